@@ -38,7 +38,7 @@ define apt_install
 endef
 
 .PHONY: help run test check format tables cluster bench bench-cluster bench-console bench-jobs bench-seeds \
-  bench-hosts bench-politeness bench-against clean compiler packages
+  bench-hosts bench-politeness bench-against bench-cluster-against clean compiler packages
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -83,6 +83,9 @@ bench: $(VENV)/.installed-dev packages ## side by side with Scrapy; writes docs/
 
 bench-against: $(VENV)/.installed-dev packages ## this tree and another one in turns: TREE=../other
 	@$(BIN)/python -m tests.bench.bench_against $(TREE) $(ARGS)
+
+bench-cluster-against: $(VENV)/.installed-dev packages ## the same on clusters with keys: TREE=../other
+	@$(BIN)/python -m tests.bench.bench_cluster_against $(TREE) $(ARGS)
 
 bench-cluster: $(VENV)/.installed-dev packages ## failover, throughput and forwards on Consul + MariaDB
 	@$(BIN)/python -m tests.bench.bench_cluster $(ARGS)

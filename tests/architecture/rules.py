@@ -225,8 +225,8 @@ def expression_complaints(path: str, source: str) -> list[str]:
     ]
     complaints += [f"{path}:{line}: gives `re` another name" for line in renamed]
     written: set[str] = set()
-    for node in tree.body:
-        match node:
+    for statement in tree.body:
+        match statement:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
@@ -281,7 +281,7 @@ def package_complaints(path: str, source: str) -> list[str]:
     """A package's `__init__` that has more than its docstring: it would run at every start."""
     if not path.endswith("__init__.py"):
         return []
-    _, *others = ast.parse(source).body or [None]
+    others = ast.parse(source).body[1:]
     allowed = path == "zcrawl/__init__.py" and len(others) == 1  # the version
     return [f"{path}: more than a docstring"] if others and not allowed else []
 
@@ -299,7 +299,8 @@ def long_parts(path: str, source: str) -> list[str]:
 
 
 def testfile_complaints(path: str, source: str) -> list[str]:
-    """Docstrings of tests, and sleeping where nothing real has to be waited for."""
+    """Docstrings of tests, sleeping where nothing real has to be waited for, errors of any type,
+    and modules that a test replaces as a whole (ruff's PT018: one reason to fail per assert)."""
     complaints = []
     sleepy = PurePosixPath(path).parts[1] in SLEEPY_FOLDERS
     for node in ast.walk(ast.parse(source)):
@@ -309,6 +310,23 @@ def testfile_complaints(path: str, source: str) -> list[str]:
                     complaints.append(f"{path}:{node.lineno}: {name} has no docstring")
             case ast.Call(func=ast.Name(id="sleep") | ast.Attribute(attr="sleep")) if not sleepy:
                 complaints.append(f"{path}:{node.lineno}: sleeps; pass the time in")
+            case ast.Call(
+                func=ast.Attribute(attr="raises"),
+                args=[ast.Name(id="Exception" | "BaseException"), *_],
+            ):
+                complaints.append(f"{path}:{node.lineno}: expects any error; name its type")
+            case (
+                ast.Call(
+                    func=ast.Attribute(attr="setitem"),
+                    args=[ast.Attribute(value=ast.Name(id="sys"), attr="modules"), *_],
+                )
+                | ast.Assign(
+                    targets=[
+                        ast.Subscript(value=ast.Attribute(value=ast.Name(id="sys"), attr="modules"))
+                    ]
+                )
+            ):
+                complaints.append(f"{path}:{node.lineno}: replaces a module; replace single names")
             case _:
                 pass
     return complaints

@@ -141,6 +141,22 @@ def test_a_test_without_a_docstring_is_caught() -> None:
     assert rules.testfile_complaints("tests/unit/test_x.py", "def make():\n    pass\n") == []
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "with pytest.raises(Exception):\n    f()\n",
+        "with pytest.raises(BaseException, match='x') as caught:\n    f()\n",
+        "monkeypatch.setitem(sys.modules, 'x', module)\n",
+        "sys.modules['x'] = module\n",
+    ],
+)
+def test_a_test_that_accepts_any_error_or_replaces_a_module_is_caught(source: str) -> None:
+    """Both hide that the product has changed: another error, a name that is gone."""
+    assert rules.testfile_complaints("tests/unit/test_x.py", source)
+    narrow = "with pytest.raises(UsageError):\n    monkeypatch.setattr(module, 'name', f)\n"
+    assert rules.testfile_complaints("tests/unit/test_x.py", narrow) == []
+
+
 def test_a_machine_path_and_a_registry_are_caught() -> None:
     """A home folder or a registry's host in any text file is a complaint; URLs are not."""
     assert rules.text_complaints("README.md", f"see {FOLDER}/y")

@@ -11,7 +11,6 @@ from tests.architecture.test_architecture import report, sources
 # Names that may be defined more than once, with the reason.
 EXEMPT = {
     "Meta": "peewee reads the options of a model from an inner class of this name",
-    "Output": "both are public: what a handler of a spider yields, and [output] of a job file",
 }
 
 

@@ -61,14 +61,14 @@ def scrapy_venv() -> Path:
         say("installing Scrapy into .bench/scrapy-venv")
         SCRAPY_VENV.parent.mkdir(exist_ok=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", SCRAPY_VENV], check=True)
-        pip = [SCRAPY_VENV / "bin" / "python", "-m", "pip", "install", "-qq"]
+        pip: list[str | Path] = [SCRAPY_VENV / "bin" / "python", "-m", "pip", "install", "-qq"]
         subprocess.run([*pip, "--disable-pip-version-check", "scrapy"], check=True)
     return scrapy
 
 
 def crawl_scrapy(url: str, folder: Path) -> Crawl:
     out = folder / "items.jsonl"
-    command = [scrapy_venv(), "runspider", SPIDER, "-a", f"url={url}", "-o", out]
+    command: list[str | Path] = [scrapy_venv(), "runspider", SPIDER, "-a", f"url={url}", "-o", out]
     cost = measure.run([*command, "--loglevel", "ERROR"], cwd=folder)
     urls = [json.loads(line)["url"] for line in out.read_text().splitlines()]
     return Crawl(cost, _once(urls, "scrapy"), None)

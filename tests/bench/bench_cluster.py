@@ -37,7 +37,7 @@ from tests.servers.reference_set import POSTGRES_MANUAL
 from zcrawl.mesh.roles import KeyRole
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.keys import AllowList, new_pair, write_key_file
-from zcrawl.model.spec import Fetch, JobSpec, Output, Politeness
+from zcrawl.model.spec import Fetch, JobSpec, OutputSpec, Politeness
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
 from zcrawl.submit.read import to_dict
@@ -117,7 +117,7 @@ def nodes(
 
 def failover(folder: Path, consul: str, database: Mariadb, trials: int, keys: bool) -> None:
     with page_site(folder, PAGES) as site, nodes(folder, consul, database, 3, 2, keys=keys) as made:
-        made.submit(site, LOAD, output=Output())
+        made.submit(site, LOAD, output=OutputSpec())
         for name in ("SIGTERM", "SIGKILL", "SIGSTOP"):
             took = [one_failover(made, signal.Signals[name]) for _ in range(trials)]
             print(

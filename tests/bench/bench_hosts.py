@@ -54,7 +54,7 @@ def measure(hosts: int) -> tuple[float, float]:
         planner.process_joined(worker.name, 0.0)
     for host in range(1, hosts + 1):
         row = HostRow(host, f"http://h{host}.test", (), 0.0, 0.0)
-        planner.granter.know_host(row, 0.0, 0.0)
+        planner.granter.load_host(row, 0.0, 0.0)
     for seq in range(1, PAGES + 1):
         host = seq % hosts + 1
         frontier.insert(QueuedRow(1, host, 0, 1, seq, f"http://h{host}.test/{seq}"))

@@ -28,7 +28,7 @@ import msgspec
 from tests.integration.crawling import FAST, crawl
 from tests.servers.nginx_site import nginx_site
 from tests.servers.reference_set import POSTGRES_MANUAL
-from zcrawl.model.spec import JobSpec, Output
+from zcrawl.model.spec import JobSpec, OutputSpec
 from zcrawl.roles.embedded import EmbeddedCluster
 
 PLAIN = "database alone"
@@ -52,7 +52,7 @@ async def once(url: str, to: tuple[str, ...]) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         async with EmbeddedCluster(Path(folder), 2) as cluster:
             began = time.monotonic()
-            spec = JobSpec("bench", politeness=FAST, output=Output(to=to))
+            spec = JobSpec("bench", politeness=FAST, output=OutputSpec(to=to))
             view = await crawl(cluster, spec, [url])
             seconds = time.monotonic() - began
     used = sum(os.times()[:4]) - sum(before[:4])

@@ -59,7 +59,7 @@ def instrument(pipe: int) -> None:
             tell(b"k", time.perf_counter())
         await on_event(self, event)
 
-    ConsoleApp.on_event = on_key  # type: ignore[method-assign]
+    setattr(ConsoleApp, "on_event", on_key)  # noqa: B010 - a method cannot be assigned
     began = 0.0
 
     def collected(phase: str, info: dict[str, int]) -> None:

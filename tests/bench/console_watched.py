@@ -100,15 +100,16 @@ class Watched:
                 if what == kind
             )
 
-        parts = (
-            ended - began,
-            key_at - began,
-            drawn_at - key_at,
-            handed_at - drawn_at,
-            ended - handed_at,
+        return Way(
+            total=(ended - began) * 1000,
+            input=(key_at - began) * 1000,
+            drawing=(drawn_at - key_at) * 1000,
+            frame=(handed_at - drawn_at) * 1000,
+            terminal=(ended - handed_at) * 1000,
+            no_core=no_core,
+            snapshot=sum_of(b"s") * 1000,
+            collector=sum_of(b"g") * 1000,
         )
-        ms = [part * 1000 for part in parts]
-        return Way(*ms, no_core, sum_of(b"s") * 1000, sum_of(b"g") * 1000)
 
     def marks(self) -> list[tuple[bytes, float, float]]:
         data = b""

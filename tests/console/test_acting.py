@@ -176,7 +176,7 @@ async def test_the_users_keys_work_and_are_the_ones_that_are_shown() -> None:
     async with app.run_test(size=(160, 30)) as pilot:
         await until(pilot, lambda: app.view.live.snapshot is not None)
         await pilot.press("3", "h", "p")
-        assert not app.view.paused and not feed.done("act")
+        assert (app.view.paused, feed.done("act")) == (False, [])
         await pilot.press("f2", "f5")
         await until(pilot, lambda: len(feed.done("act")) == 1)
         assert app.view.paused and app.theme == "nord"
@@ -302,7 +302,7 @@ async def test_the_items_of_one_job_are_a_key_away() -> None:
     async with app.run_test(size=(120, 30)) as pilot:
         await until(pilot, lambda: app.view.live.snapshot is not None)
         await pilot.press("i")
-        assert app.view.page is ConsolePage.OVERVIEW, "it is about no job"
+        assert [app.view.page] == [ConsolePage.OVERVIEW], "it is about no job"
         await pilot.press("3", "home", "i")
         await until(pilot, lambda: {"limit": 200, "run": 2, "text": ""} in feed.done("items"))
         assert (app.view.page, app.view.place.ref) == (ConsolePage.ITEMS, "2")

@@ -19,6 +19,7 @@ from console.state import ConsolePage, LinkState, View
 from console.view import current_row
 from zcrawl.cli.specs import prepare
 from zcrawl.demo.server import DemoServer
+from zcrawl.errors import RefusedError
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.watching import in_folder
 
@@ -290,7 +291,7 @@ async def test_a_read_only_console_changes_nothing(tmp_path: Path) -> None:
         await console.press("enter")
         await console.until(lambda view: "read-only" in view.message.text)
         assert console.states() == {"shop": "running"}
-        with pytest.raises(Exception, match="read-only"):
+        with pytest.raises(RefusedError, match="read-only"):
             await console.app._feed.ask("act", {"ref": "1", "action": "cancel"})
         assert console.states() == {"shop": "running"}
 

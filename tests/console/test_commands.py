@@ -117,7 +117,7 @@ def test_a_read_only_console_offers_nothing(page: ConsolePage) -> None:
 
 def test_every_action_is_offered_somewhere_and_its_keys_do_not_clash() -> None:
     """One key, one action, on each page."""
-    seen = set()
+    seen: set[str] = set()
     for page in ConsolePage:
         actions = offered(View(place=Place(page)))
         keys = [action.key for action in actions]

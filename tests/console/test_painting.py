@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import os
 import selectors
 import time
+from typing import Any
 
+import pytest
 from rich.segment import Segment
 
 from console.columns_work import job_rows, node_rows
@@ -95,7 +98,7 @@ def test_the_latest_answer_is_kept_by_identity() -> None:
     assert latest(first, 2) == 3
 
 
-def test_a_wait_after_some_input_is_short() -> None:
+def test_a_wait_after_some_input_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is when a lone escape becomes a key; a wait for input itself is as long as it was."""
     reading, writing = os.pipe()
     quick = QuickSelector()
@@ -107,7 +110,12 @@ def test_a_wait_after_some_input_is_short() -> None:
         assert quick.select(60.0) == []
         assert time.monotonic() - began < 10.0
         waited: list[float | None] = []
-        quick._select = lambda *lists: waited.append(lists[-1]) or ([], [], [])
+
+        def wait(*lists: Any) -> tuple[list[int], list[int], list[int]]:
+            waited.append(lists[-1])
+            return [], [], []
+
+        monkeypatch.setattr(quick, "_select", wait)
         assert quick.select(60.0) == [] and waited == [60.0]
     finally:
         quick.close()
@@ -117,8 +125,7 @@ def test_a_wait_after_some_input_is_short() -> None:
 
 def test_textual_reads_its_keys_through_it() -> None:
     """The name in Textual's driver is the one that is replaced."""
-    from textual.drivers import linux_driver
-
+    linux_driver: Any = importlib.import_module("textual.drivers.linux_driver")
     before = linux_driver.selectors
     try:
         quicken()

@@ -83,11 +83,12 @@ async def test_the_key_works() -> None:
     app = fake_app(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("4", "b")
-        assert app.view.page is ConsolePage.TAG_QUEUES
+        pages = [app.view.page]
         await pilot.press("b")
-        assert app.view.page is ConsolePage.HOST_QUEUES
+        pages.append(app.view.page)
         await pilot.press("b", "3", "b")
-        assert app.view.page is ConsolePage.JOBS
+        pages.append(app.view.page)
+        assert pages == [ConsolePage.TAG_QUEUES, ConsolePage.HOST_QUEUES, ConsolePage.JOBS]
         await pilot.pause()
     assert {"job", "tag", "host"} <= {args["by"] for args in feed.done("queues")}
 

@@ -353,7 +353,7 @@ def test_jobs_that_ended_before_the_leader_took_over_are_not_gone() -> None:
     view = then(heard(snapshot(0, runs=[run(7, "news")])), GoTo(JOBS))
     question, _ = questions(view)
     assert (question.op, question.every_s) == ("jobs", 60.0)
-    stored = [run(3, "wiki", state="completed"), run(7, "news", state="completed")]
+    stored: list[Any] = [run(3, "wiki", state="completed"), run(7, "news", state="completed")]
     stored += [run(8, "starting"), {"run": None}, 5]
     view = then(view, Answered(question.slot, {"jobs": stored}, 1.0))
     assert {row["name"]: row["state"] for row in shown(TABLES[ConsolePage.JOBS], view).rows} == {

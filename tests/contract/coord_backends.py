@@ -68,7 +68,7 @@ def member(role: MemberRole, id: str, cluster: str) -> Member:
 class Backend(Protocol):
     def begin(self, role: MemberRole, id: str) -> Node: ...
 
-    async def until(self, done: Callable[[], object], timeout_s: float = 20.0) -> bool: ...
+    async def until(self, done: Callable[..., object], timeout_s: float = 20.0) -> bool: ...
 
     def kill(self, node: Node) -> None: ...
 
@@ -94,7 +94,7 @@ class SimBackend:
         node.coordinator.loop_alive()
         self._time.at(BEAT_S, lambda: self._beat(node))
 
-    async def until(self, done: Callable[[], object], timeout_s: float = 20.0) -> bool:
+    async def until(self, done: Callable[..., object], timeout_s: float = 20.0) -> bool:
         return self._time.run_until(lambda: bool(done()), timeout_s)
 
     def kill(self, node: Node) -> None:
@@ -125,7 +125,7 @@ class _RealTime:
             node.coordinator.loop_alive()
             asyncio.get_running_loop().call_later(BEAT_S, self._beat, node)
 
-    async def until(self, done: Callable[[], object], timeout_s: float = 20.0) -> bool:
+    async def until(self, done: Callable[..., object], timeout_s: float = 20.0) -> bool:
         try:
             async with asyncio.timeout(timeout_s):
                 while not done():

@@ -45,7 +45,7 @@ class Ear:
     def details(self, name: str) -> list[str]:
         return [detail for event, detail in self.events if event == name]
 
-    async def until(self, true: Callable[[], object]) -> None:
+    async def until(self, true: Callable[..., object]) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while not true():
                 self._news.clear()

@@ -61,7 +61,8 @@ async def test_one_is_elected_and_the_others_wait(backend: Backend) -> None:
     (leader,) = [node for node in masters if node.leads]
     for node in masters:
         seen = node.last(LeaderSeen)
-        assert seen is not None and seen.master_id == leader.me.id
+        assert seen is not None
+        assert seen.master_id == leader.me.id
         assert seen.endpoints == leader.me.endpoints
         assert len(node.all(Elected)) == (1 if node is leader else 0)
 
@@ -112,11 +113,13 @@ async def test_everybody_sees_masters_and_masters_see_workers(backend: Backend) 
 
     assert await backend.until(complete)
     seen, workers = worker.last(MastersChanged), other.last(WorkersChanged)
-    assert seen is not None and workers is not None
+    assert seen is not None
+    assert workers is not None
     assert [sighting.member for sighting in seen.masters] == [leader.me, other.me]
     assert [sighting.member for sighting in workers.workers] == [worker.me]
     assert {sighting.health for sighting in (*seen.masters, *workers.workers)} == {Health.PASSING}
-    assert worker.last(WorkersChanged) is None and not worker.leads
+    assert worker.last(WorkersChanged) is None
+    assert not worker.leads
 
 
 async def test_a_condition_is_shown(backend: Backend) -> None:

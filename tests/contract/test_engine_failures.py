@@ -170,12 +170,12 @@ def test_the_names_are_the_same_on_uvloop() -> None:
 
 async def test_unknown_failures_are_ours() -> None:
     """An exception nobody thought of becomes `engine`, so that no URL dies of our bug."""
-    from zcrawl.fetch.general import wire as general_wire
-    from zcrawl.fetch.http2 import engine as http2_engine
+    from zcrawl.fetch.general import failures as general_failures
+    from zcrawl.fetch.http2 import failures as http2_failures
 
-    for translate in (general_wire.translate, http2_engine.translate):
+    for translate in (general_failures.translate, http2_failures.translate):
         assert translate("http://x/", RuntimeError("what?")).code == "engine"
-    assert general_wire.translate("http://x/", aiohttp.ClientError()).code == "engine"
+    assert general_failures.translate("http://x/", aiohttp.ClientError()).code == "engine"
 
 
 FLOODS = [

@@ -144,7 +144,8 @@ async def test_only_the_page_that_breaks_its_own_connection_fails(
     """A page that always breaks the connection does not take the others with it again and again."""
     neighbours = await begin(engine, web, "/waits/1", "/half/2", "/waits/3")
     culprit = await get(engine, web, f"{path}/{ALWAYS}")
-    assert isinstance(culprit, FetchError) and culprit.retry is RetryClass.TRANSIENT
+    assert isinstance(culprit, FetchError)
+    assert culprit.retry is RetryClass.TRANSIENT
     assert await asyncio.gather(*neighbours) == [PAGE] * 3
     assert web.asked[f"{path}/{ALWAYS}"] == 2
 
@@ -235,7 +236,8 @@ async def test_a_page_that_takes_too_long_is_cancelled_at_the_server(
         assert (await failure(engine, web.url(path), hasty)).code == "total_timeout"
     assert await get(engine, web, "/page/after") == PAGE
     assert web.cancelled == ["/hangs/1", "/half/1"]
-    assert web.connections == 1 and not neighbour.done()
+    assert web.connections == 1
+    assert not neighbour.done()
     neighbour.cancel()
 
 
@@ -251,5 +253,6 @@ async def test_a_header_that_cannot_be_sent_harms_nobody(
     with pytest.raises(FetchError) as caught:
         await engine.get(web.url("/page/1"), {**HEADERS, **headers}, TWO)
     assert caught.value.code == "bad_url"
-    assert web.asked["/page/1"] == 0 and not neighbour.done()
+    assert web.asked["/page/1"] == 0
+    assert not neighbour.done()
     neighbour.cancel()

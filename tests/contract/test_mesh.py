@@ -151,7 +151,9 @@ async def test_a_worker_s_message_arrives_with_its_route_and_its_header(net: Net
     await at_master.until(1)
     (arrival,) = at_master.got
     header = arrival.message.header
-    assert len(arrival.route) >= 16 and b"w1" not in arrival.route and arrival.route != b"7"
+    assert len(arrival.route) >= 16
+    assert b"w1" not in arrival.route
+    assert arrival.route != b"7"
     assert (header.kind, header.epoch, header.source) == (MessageKind.RESULT, 5, "w1")
     assert (header.incarnation, header.sequence, header.subject) == (7, 9, 3)
 
@@ -219,7 +221,8 @@ async def test_a_peer_that_guesses_a_route_gets_nothing_and_cuts_nobody_off(
     assert net.master.send(routes["client"], 1, Reply("r1", True, {}))
     await at_worker.until(1)
     await at_client.until(1)
-    assert at_worker.bodies() == [Drain(True)] and at_client.bodies() == [Reply("r1", True, {})]
+    assert at_worker.bodies() == [Drain(True)]
+    assert at_client.bodies() == [Reply("r1", True, {})]
     worker.send("m1", 1, Bye("still here"))
     await at_master.until(4)
     assert at_master.got[3].route == routes["w1"], "its line was not taken from it"
@@ -270,7 +273,8 @@ async def test_a_client_is_answered_on_its_own_route(net: Net) -> None:
     client.send(ClientRequest("r1", "jobs", {}))
     await at_master.until(1)
     (request,) = at_master.bodies()
-    assert isinstance(request, ClientRequest) and (request.id, request.op) == ("r1", "jobs")
+    assert isinstance(request, ClientRequest)
+    assert (request.id, request.op) == ("r1", "jobs")
     net.master.send(at_master.got[0].route, 1, Reply("r1", True, {"jobs": []}))
     await at_client.until(1)
     assert at_client.bodies() == [Reply("r1", True, {"jobs": []})]
@@ -414,7 +418,8 @@ FRAMES = 100_000
 
 def fuzzed(rng: random.Random) -> list[bytes]:
     """Frames from pure noise to a valid message with one byte changed."""
-    body: Body = rng.choice([result(rng.randrange(9)), Bye("x"), Beat("m", 1.0, {}), Drain(True)])
+    bodies: list[Body] = [result(rng.randrange(9)), Bye("x"), Beat("m", 1.0, {}), Drain(True)]
+    body = rng.choice(bodies)
     header = stamp("w1", rng.randrange(9), 1, body, rng.randrange(9), 1)
     frames = encode(header, body)
     match rng.randrange(8):

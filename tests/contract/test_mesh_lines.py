@@ -59,8 +59,10 @@ async def test_a_followers_lines_reach_the_other_masters_and_no_console_or_worke
         await _until_heard(at_worker, Beat, say)
         await at_leader.until(lambda: VITALS in at_leader.bodies())
         assert lines(at_leader)[0] == LINES
-        assert not lines(at_console) and not lines(at_worker)
-        assert VITALS not in at_console.bodies() and VITALS not in at_worker.bodies()
+        assert not lines(at_console)
+        assert not lines(at_worker)
+        assert VITALS not in at_console.bodies()
+        assert VITALS not in at_worker.bodies()
 
 
 async def test_a_workers_lines_reach_its_masters_even_if_said_before_they_listened() -> None:

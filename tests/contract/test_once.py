@@ -27,7 +27,8 @@ SPEC = {"spec": msgspec.to_builtins(spec()), "seeds": urls(3)}
 
 def done(story: LeaderStory, op: str, **args: Any) -> dict[str, Any]:
     reply = story.ask(op, f"other-{op}-{len(story.replies)}-{story.now}", **args)
-    assert reply is not None and reply.ok, reply
+    assert reply is not None, reply
+    assert reply.ok, reply
     return reply.data
 
 
@@ -162,14 +163,16 @@ def test_a_late_copy_of_a_request_is_answered_and_not_done_again(
     story = leading(store)
     case.before(story)
     first = story.ask(case.op, "same", **case.args)
-    assert first is not None and first.ok, first
+    assert first is not None, first
+    assert first.ok, first
     case.undo(story)
     if at == "the next leader":
         story = leading(store, "m2", story.now + 1.0)
         story.sent.clear()
     before = case.seen(story)
     again = story.ask(case.op, "same", b"d", **case.args)
-    assert again is not None and again.ok, again
+    assert again is not None, again
+    assert again.ok, again
     keys = case.same or tuple(first.data)
     assert {key: again.data[key] for key in keys} == {key: first.data[key] for key in keys}
     assert case.seen(story) == before
@@ -189,7 +192,9 @@ def test_a_request_whose_leader_lost_its_lock_is_done_by_the_next_one(store: Sto
     old.ask("act", "same", ref="1", action="pause")
     new = leading(store, "m2", old.now + 1.0)
     reply = new.ask("act", "same", ref="1", action="pause")
-    assert reply is not None and reply.ok and reply.data["changed"] == 1
+    assert reply is not None
+    assert reply.ok
+    assert reply.data["changed"] == 1
     done(new, "act", ref="1", action="resume")
     while old.held:
         old.release()
@@ -200,7 +205,9 @@ def test_a_refusal_is_not_kept(store: Store) -> None:
     """Nothing was done: the same request may succeed later."""
     story = leading(store)
     refused = story.ask("act", "same", ref="2", action="pause")
-    assert refused is not None and refused.data["code"] == "no_such_job"
+    assert refused is not None
+    assert refused.data["code"] == "no_such_job"
     done(story, "submit", spec={**msgspec.to_builtins(spec()), "name": "b"}, mode="new", seeds=[])
     reply = story.ask("act", "same", ref="2", action="delete")
-    assert reply is not None and reply.ok
+    assert reply is not None
+    assert reply.ok

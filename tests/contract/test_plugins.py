@@ -190,7 +190,8 @@ def test_options_that_an_engine_does_not_take_are_told_before_the_crawl(
     done = crawl_command(tmp_path, package, f"{job}[plugins.files]\n{options}\n")
     assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
-    assert error["code"] == "plugin_broken" and says in error["message"]
+    assert error["code"] == "plugin_broken"
+    assert says in error["message"]
 
 
 def test_a_job_of_a_kind_that_a_package_adds_is_executed(package: Path, tmp_path: Path) -> None:
@@ -217,7 +218,8 @@ def test_an_executor_may_skip_its_task(package: Path, tmp_path: Path) -> None:
     """With its reason, and without an item."""
     job = 'name = "c"\nkind = "count"\n[plugins.count]\nfolder = "/no/such/folder"\n'
     summary, crawled_items, _ = crawled(tmp_path, package, job)
-    assert crawled_items == [] and summary["skipped"] == 1
+    assert crawled_items == []
+    assert summary["skipped"] == 1
     process = command("job", "c", "--data", "d", "--json", cwd=tmp_path)
     assert json.loads(process.stdout)["skipped_reasons"] == {"no_folder": 1}
 

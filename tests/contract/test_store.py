@@ -21,6 +21,7 @@ from tests.contract.store_world import (
     timeless,
 )
 from zcrawl.errors import Fenced, StoreDataError
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import LaneCount, LaneWant, Refilled, RunCounters
 from zcrawl.model.states import Disposition, RunState
 from zcrawl.store.commands import (
@@ -60,7 +61,7 @@ def test_a_deposed_leader_can_write_nothing(world: World) -> None:
         ApplyResults(1, [world.change(row, DONE)], 1.0),
         ChangeRun(1, "r", run, RunState.CANCELLED, "", 1.0),
         Sweep(1, run, 10),
-        GrantHosts(1, [(1, ("w1",))]),
+        GrantHosts(1, [(1, (ProcessName("w1"),))]),
         ExtendLease(1, 99.0),
     ):
         with pytest.raises(Fenced):
@@ -87,7 +88,16 @@ def test_a_leader_loads_what_its_predecessor_left(world: World) -> None:
     """Runs, lanes, hosts, owners, watermarks and the lease outlive a leader."""
     first = world.submit(A, B, FAR)
     world.finish(first.admitted[0], DONE)
-    world.do(GrantHosts(1, [(first.admitted[2].host, ("w1", "w2")), (999, ("w3",))]), Done)
+    world.do(
+        GrantHosts(
+            1,
+            [
+                (first.admitted[2].host, (ProcessName("w1"), ProcessName("w2"))),
+                (999, (ProcessName("w3"),)),
+            ],
+        ),
+        Done,
+    )
     world.do(ExtendLease(1, 50.0), Done)
     world.do(ExtendLease(1, 40.0), Done)
     loaded = world.do(TakeOver("m2", 0, 1.0), Loaded)
@@ -109,7 +119,7 @@ def test_a_loaded_host_needs_a_lane_or_an_owner(world: World) -> None:
     row = world.submit(A).admitted[0]
     world.finish(row, DONE)
     assert world.reload().hosts == []
-    world.do(GrantHosts(1, [(row.host, ("w1",))]), Done)
+    world.do(GrantHosts(1, [(row.host, (ProcessName("w1"),))]), Done)
     assert [host.owners for host in world.reload().hosts] == [("w1",)]
     world.do(GrantHosts(1, [(row.host, ())]), Done)
     assert world.reload().hosts == []
@@ -286,6 +296,17 @@ def test_the_pace_of_a_host_only_moves_forward(world: World) -> None:
         world.finish(row, QUEUED, host_next_at=next_at, crawl_delay_s=delay)
     host = world.reload().hosts[0]
     assert (host.next_at, host.crawl_delay_s) == (50.0, 3.0)
+
+
+def test_the_pace_of_a_host_is_the_latest_moment_of_a_batch(world: World) -> None:
+    """Results of one host are committed in any order: an older one does not bring it forward."""
+    rows = world.submit(A, B, C).admitted
+    moments = (40.0, 50.0, 30.0)
+    world.apply(
+        *(world.change(row, QUEUED, host_next_at=at) for row, at in zip(rows, moments, strict=True))
+    )
+    (host,) = world.reload().hosts
+    assert host.next_at == 50.0
 
 
 def test_tallies_count_statuses_and_reasons(world: World) -> None:

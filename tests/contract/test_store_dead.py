@@ -51,7 +51,8 @@ def test_retrying_nothing_leaves_a_run_completed(world: World) -> None:
     world.finish(row, DONE)
     retried = world.retry(row.run)
     assert (retried.rows, retried.changed, retried.more) == ([], 0, False)
-    assert retried.row is not None and retried.row.state is RunState.COMPLETED
+    assert retried.row is not None
+    assert retried.row.state is RunState.COMPLETED
 
 
 def test_a_reopened_run_does_not_revive_what_it_had_skipped(world: World) -> None:
@@ -77,7 +78,8 @@ def test_crashes_are_counted_and_the_third_quarantines(world: World) -> None:
     ((_, (row,), _),) = world.ask(Refill((want,)), Refilled).lanes
     assert row.crashes == 2
     counted = world.do(CountCrash(1, a.seq, 3, True, 1.0), CrashCounted).row
-    assert counted is not None and counted.state is RunState.COMPLETED
+    assert counted is not None
+    assert counted.state is RunState.COMPLETED
     assert counted.counters == RunCounters(2, 0, done=1, failed=1, items=1, bytes=10)
     assert world.failures(a.run) == [(A, DEAD, "quarantined")]
     assert world.tallies(a.run).failed == {"quarantined": 1}

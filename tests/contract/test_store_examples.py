@@ -126,7 +126,8 @@ def test_a_quarantined_request_tells_what_it_did(world: World) -> None:
     a, _ = world.submit(A, B).admitted
     world.do(CountCrash(world.epoch, a.seq, 3, True, world.now), CrashCounted)
     url, detail = world.examples(a.run)[("failed", "quarantined")]
-    assert url == A and detail.startswith("3 worker processes ended")
+    assert url == A
+    assert detail.startswith("3 worker processes ended")
 
 
 def test_a_deleted_run_takes_its_examples_along(world: World) -> None:
@@ -138,7 +139,8 @@ def test_a_deleted_run_takes_its_examples_along(world: World) -> None:
     world.change_run(a.run, RunState.DELETED)
     while world.sweep(a.run, 1).more:
         assert world.examples(a.run) == {}
-    assert world.examples(a.run) == {} and world.examples(b.run)
+    assert world.examples(a.run) == {}
+    assert world.examples(b.run)
 
 
 def test_a_database_without_the_table_gets_it(tmp_path: Path) -> None:
@@ -153,7 +155,8 @@ def test_a_database_without_the_table_gets_it(tmp_path: Path) -> None:
     database.close()
     store = open_sqlite(tmp_path / "z.db")
     world.store = store
-    assert world.examples(a.run) == {} and details(world, a.run) == {A: ""}
+    assert world.examples(a.run) == {}
+    assert details(world, a.run) == {A: ""}
     world.finish(b, DEAD, reason="dns", detail="kept")
     assert world.examples(a.run) == {("failed", "dns"): (B, "kept")}
     store.close()

@@ -39,8 +39,10 @@ def test_what_is_set_aside_is_kept_and_is_no_item(world: World) -> None:
 
     assert kept(Kept.REJECTED) == [b"r1", b"r2", b"r3"]
     assert kept(Kept.REJECTED, limit=2) == [b"r1", b"r2"]
-    assert kept(Kept.PROBLEM) == [b"p"] and kept(Kept.CAPTURE) == []
-    assert len(kept(Kept.ITEM)) == 3 and world.run_row(a.run).counters.items == 3
+    assert kept(Kept.PROBLEM) == [b"p"]
+    assert kept(Kept.CAPTURE) == []
+    assert len(kept(Kept.ITEM)) == 3
+    assert world.run_row(a.run).counters.items == 3
 
 
 def test_a_redirect_that_is_handed_over_leaves_its_exchange(world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -148,7 +150,8 @@ def test_the_next_leader_goes_on_where_a_retry_stands(world: World) -> None:
     last = world.retry(run, 2, reason="dns")
     assert (last.rows, last.changed, last.more) == ([], 4, False)
     reply = world.ask(FindReply("r"), FoundReply).reply
-    assert reply is not None and msgspec.json.decode(reply)["changed"] == 4
+    assert reply is not None
+    assert msgspec.json.decode(reply)["changed"] == 4
     assert next_leader(world).retries == []
     assert world.run_row(run).counters.failed == 1
 
@@ -183,7 +186,10 @@ def test_two_retries_do_not_disturb_each_other(world: World) -> None:
     run = dead_rows(world, A, B, C)
     assert len(world.retry(run, 1, request="one").rows) == 1
     assert len(world.retry(run, 2, request="two").rows) == 2
-    assert [(retry.asked.request, retry.asked.changed) for retry in world.reload().retries] == [
+    assert [
+        (retry.client_action.request, retry.client_action.changed)
+        for retry in world.reload().retries
+    ] == [
         ("one", 1),
         ("two", 2),
     ]
@@ -209,7 +215,8 @@ def test_all_runs_of_a_job_are_deleted_in_one_transaction(world: World) -> None:
         world.epoch, "x", second.run, RunState.DELETED, "deleted", 1.0, by, (first.run, 99)
     )
     done = world.do(command, RunChanged)
-    assert done.row is not None and done.row.id == second.run
+    assert done.row is not None
+    assert done.row.id == second.run
     assert [row.id for row in done.others] == [first.run]
     assert {row.state for row in (done.row, *done.others)} == {RunState.DELETED}
     assert world.reload().sweeps == [first.run, second.run]
@@ -222,12 +229,13 @@ def test_an_older_leader_can_store_nothing(world: World, what: str) -> None:
     old = world.epoch
     next_leader(world)
     new, world.epoch = world.epoch, old
+    attempts: dict[str, Callable[[], object]] = {
+        "drain": lambda: drain(world, "d"),
+        "wish": lambda: wish(world, "w", 1, "w1"),
+        "retry": lambda: world.retry(run),
+    }
     with pytest.raises(Fenced):
-        {
-            "drain": lambda: drain(world, "d"),
-            "wish": lambda: wish(world, "w", 1, "w1"),
-            "retry": lambda: world.retry(run),
-        }[what]()
+        attempts[what]()
     world.epoch = new
     loaded = world.reload()
     assert (loaded.drains, loaded.wishes, loaded.retries) == ([], [], [])

@@ -16,7 +16,8 @@ def test_a_submission_starts_a_run_with_its_seeds(world: World) -> None:
     done = world.submit(A, B, A, seed_hosts=("a.test", "a.test"))
     assert [(q.url, q.depth, q.parent) for q in done.admitted] == [(A, 0, None), (B, 0, None)]
     assert (done.refused, done.repeated) == ("", False)
-    assert done.row is not None and done.row == world.run_row(done.run)
+    assert done.row is not None
+    assert done.row == world.run_row(done.run)
     assert done.row.state is RunState.RUNNING
     assert done.row.seed_hosts == ("a.test",)
     assert done.row.counters == RunCounters(admitted=2, pending=2)
@@ -44,8 +45,10 @@ def test_a_known_name_is_refused_unless_asked_for(world: World) -> None:
     update = world.submit(A, name="docs", mode="update", spec=b'{"name":"2"}', request="refused")
     again = world.submit(A, name="docs", mode="again", spec=b'{"name":"3"}')
     assert first.job == update.job == again.job
-    assert update.row is not None and update.row.spec == b'{"name":"2"}'
-    assert again.row is not None and again.row.spec == b'{"name":"2"}'
+    assert update.row is not None
+    assert update.row.spec == b'{"name":"2"}'
+    assert again.row is not None
+    assert again.row.spec == b'{"name":"2"}'
     (job,) = world.ask(FindJob("docs"), JobList).jobs
     assert [run.id for run in job.runs] == [again.run, update.run, first.run]
     assert job.spec == b'{"name":"2"}'
@@ -56,7 +59,10 @@ def test_jobs_are_found_by_id_and_by_name(world: World) -> None:
     """A number is an id if a job has it, otherwise a name."""
     first = world.submit(A, name="docs")
     second = world.submit(A, name=str(first.job + 40))
-    find = lambda ref: [job.id for job in world.ask(FindJob(ref), JobList).jobs]  # noqa: E731
+
+    def find(ref: str) -> list[int]:
+        return [job.id for job in world.ask(FindJob(ref), JobList).jobs]
+
     assert find("docs") == find(str(first.job)) == [first.job]
     assert find(str(first.job + 40)) == [second.job]
     assert find("unknown") == find("9" * 30) == find("") == []
@@ -84,10 +90,12 @@ def test_a_run_whose_seeds_still_come_does_not_complete(world: World) -> None:
     assert world.finish(job.admitted[0], DONE).runs[0].state is RunState.RUNNING
     more = world.seeds(job.run, A, B, seed_hosts=("b.test", "a.test"))
     assert [q.url for q in more.admitted] == [B]
-    assert more.row is not None and more.row.seed_hosts == ("a.test", "b.test")
+    assert more.row is not None
+    assert more.row.seed_hosts == ("a.test", "b.test")
     world.finish(more.admitted[0], DONE)
     closed = world.seeds(job.run, last=True)
-    assert closed.row is not None and closed.row.state is RunState.COMPLETED
+    assert closed.row is not None
+    assert closed.row.state is RunState.COMPLETED
     assert not closed.row.seeding
     assert world.seeds(job.run, C).refused == "run_ended"
     assert world.seeds(99, C).refused == "no_such_job"

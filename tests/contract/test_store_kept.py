@@ -7,7 +7,6 @@ import msgspec
 from tests.contract.store_world import DEAD, DONE, A, B, C, D, World, link
 from zcrawl.model.states import Kept
 from zcrawl.store.commands import AdvanceOutput, Done, NoteOutput
-from zcrawl.store.cookies import merged
 from zcrawl.store.output_pieces import Piece, Progress, Stamp, published
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
@@ -21,6 +20,7 @@ from zcrawl.store.queries import (
     Tallies,
     TallyRows,
 )
+from zcrawl.store.rules import merge_cookies
 
 
 def test_the_newest_items_can_be_searched(world: World) -> None:
@@ -37,7 +37,8 @@ def test_the_newest_items_can_be_searched(world: World) -> None:
     assert (newest.last, newest.more) == (6, True)
     matches = world.ask(FindItems(rows[0].run, 6, 9, "PAGE"), FoundItems)
     assert [item.id for item in matches.rows] == [5, 3, 1]
-    assert not matches.more and matches.last == 1
+    assert not matches.more
+    assert matches.last == 1
 
 
 def test_the_cursor_of_an_output_file_is_stored_with_its_length(world: World) -> None:
@@ -98,13 +99,16 @@ def test_pieces_and_places_of_an_output_come_back_as_they_were(world: World) -> 
     stored = Progress((piece,), ("ö", "b"), (Stamp(8, 1 << 62),), marker="0f")
     world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", item.id, 0, 0, 5.0, stored), Done)
     (row,) = world.ask(ReadOutputs(), Outputs).rows
-    assert row.progress == stored and row.ended and row.cursor == row.last_item
+    assert row.progress == stored
+    assert row.ended
+    assert row.cursor == row.last_item
     whole = published(stored, 0, "m1", "/out/\udcff.jsonl")
     changed = "[output_changed] beside"
     world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", item.id, 0, 1, 0.0, whole, changed), Done)
     assert world.ask(ReadOutputs(), Outputs).rows == []
     (fact,) = world.ask(Tallies(job.run), TallyRows).outputs
-    assert fact.places == whole.places and (fact.part, fact.problem) == (1, changed)
+    assert fact.places == whole.places
+    assert (fact.part, fact.problem) == (1, changed)
 
 
 def test_text_of_any_language_comes_back_as_it_was(world: World, store: Store) -> None:
@@ -137,6 +141,6 @@ def test_cookies_have_a_bound() -> None:
     """A run on very many hosts forgets the jars that changed longest ago."""
     jar = b""
     for number in range(50):
-        jar = merged(jar, f"h{number}.test", b"x" * 5_000)
+        jar = merge_cookies(jar, f"h{number}.test", b"x" * 5_000)
     assert len(jar) <= 60_000
     assert list(msgspec.json.decode(jar)) == [f"h{n}.test" for n in range(39, 50)]

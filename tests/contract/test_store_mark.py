@@ -70,14 +70,17 @@ def restore_older(folder: Path) -> None:
     connection.close()
 
 
+def lose_wal_and_shm(folder: Path) -> None:
+    for end in ("-wal", "-shm"):
+        (folder / f"{DATABASE}{end}").unlink()
+
+
 LOSSES: dict[str, Callable[[Path], object]] = {
     "wal zeroed": lambda folder: zero(wal(folder)),
     "wal missing": lambda folder: wal(folder).unlink(),
     "wal emptied": lambda folder: wal(folder).write_bytes(b""),
     "wal cut": lambda folder: cut(wal(folder)),
-    "wal and shm missing": lambda folder: [
-        (folder / f"{DATABASE}{end}").unlink() for end in ("-wal", "-shm")
-    ],
+    "wal and shm missing": lose_wal_and_shm,
     "database missing": lose_database,
     "database emptied": empty_database,
     "older backup": restore_older,
@@ -90,12 +93,13 @@ def test_a_database_that_lost_commits_is_a_named_error(tmp_path: Path, loss: str
     as it is: a second look says the same."""
     folder = crashed(tmp_path)
     LOSSES[loss](folder)
-    for open_store in (
+    ways: list[Callable[[], object]] = [
         lambda: open_sqlite(folder / DATABASE),
         lambda: open_sqlite(folder / DATABASE, readonly=True),
         lambda: offline.open_readonly(folder),
         lambda: offline.open_writable(folder),
-    ):
+    ]
+    for open_store in ways:
         with pytest.raises(StoreCorrupt) as caught:
             open_store()
         assert caught.value.code == "store_lost"

@@ -140,6 +140,7 @@ def test_a_readonly_store_reads_from_a_replica_when_nothing_else_is_there(
     urls = [pair.primary.url(pair.name), pair.replica.url(pair.name)]
     reader = open_mysql(urls, readonly=True)
     jobs = reader.query(ListJobs())
-    assert isinstance(jobs, JobList) and len(jobs.jobs) == 1
+    assert isinstance(jobs, JobList)
+    assert len(jobs.jobs) == 1
     reader.close()
     assert msgspec.structs.asdict(jobs.jobs[0])["name"] == "job1"

@@ -87,7 +87,8 @@ def test_an_answer_outlives_its_run(world: World) -> None:
     while world.sweep(run).more:
         pass
     again = world.do(command, RunChanged)
-    assert again.row is None and msgspec.json.decode(again.reply)["state"] == "deleted"
+    assert again.row is None
+    assert msgspec.json.decode(again.reply)["state"] == "deleted"
     assert world.retry(run, request="d").reply == again.reply
 
 
@@ -110,7 +111,8 @@ def test_a_retry_is_answered_when_its_last_part_is_done(world: World) -> None:
     assert (len(first.rows), first.more, reply_to(world, "r")) == (2, True, None)
     assert len(world.retry(rows[0].run, 2).rows) == 1
     reply = reply_to(world, "r")
-    assert reply is not None and reply["changed"] == 3
+    assert reply is not None
+    assert reply["changed"] == 3
     world.finish(rows[0], RequestState.DEAD, reason="x")
     again = world.retry(rows[0].run, 2)
     assert (again.rows, again.refused, msgspec.json.decode(again.reply)) == ([], "", reply)

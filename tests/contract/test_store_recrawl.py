@@ -95,7 +95,8 @@ def test_a_new_run_starts_from_what_the_job_knows(world: World) -> None:
     rows = [seed, *admitted.admitted]
     assert [decode(row.known) for row in rows] == [ONE, TWO]
     assert lane(world, seed) == rows
-    assert admitted.row is not None and admitted.row.recalled
+    assert admitted.row is not None
+    assert admitted.row.recalled
 
 
 def test_a_run_does_not_complete_before_it_has_met_all_that_is_known(world: World) -> None:
@@ -111,9 +112,11 @@ def test_a_run_does_not_complete_before_it_has_met_all_that_is_known(world: Worl
     world.finish(row, DONE, traits=TWO)
     assert world.run_row(second.run).state is RunState.COMPLETED
     third = again(world, A)
-    assert third.admitted == [] and world.run_row(third.run).state is RunState.RUNNING
+    assert third.admitted == []
+    assert world.run_row(third.run).state is RunState.RUNNING
     done = recall(world, third.run)
-    assert done.row is not None and done.row.state is RunState.COMPLETED
+    assert done.row is not None
+    assert done.row.state is RunState.COMPLETED
     assert world.tallies(third.run).skipped == {"not_due": 2}
 
 
@@ -125,10 +128,12 @@ def test_known_pages_come_in_chunks_and_each_once(world: World) -> None:
     world.now += INTERVAL_S
     second = again(world)
     first = recall(world, second.run, limit=2)
-    assert [row.url for row in first.admitted] == [A, B] and not first.repeated
+    assert [row.url for row in first.admitted] == [A, B]
+    assert not first.repeated
     before = world.run_row(second.run)
     repeated = recall(world, second.run, limit=2, after=0)
-    assert repeated.repeated and repeated.admitted == []
+    assert repeated.repeated
+    assert repeated.admitted == []
     assert world.run_row(second.run) == before
     assert [row.url for row in recall(world, second.run, limit=2).admitted] == [C]
     assert world.run_row(second.run).recalled

@@ -73,7 +73,8 @@ def test_a_target_that_nobody_has_found_is_seen_from_then_on(world: World) -> No
     assert world.finish(a, DONE, **to(T)).skipped == []
     assert world.failures(a.run) == [T_SKIPPED]
     applied = world.finish(b, DONE, links=links(T))
-    assert applied.admitted == [] and applied.runs[0].state is RunState.COMPLETED
+    assert applied.admitted == []
+    assert applied.runs[0].state is RunState.COMPLETED
     assert items(world, a.run) == 2
     assert world.seeds(a.run, T).refused == "run_ended"
     sums_up(world, a.run, admitted=3, done=2, skipped=1)

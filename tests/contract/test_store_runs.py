@@ -31,7 +31,8 @@ def test_a_run_keeps_the_version_of_its_keys(world: World) -> None:
     world.finish(new.admitted[0], DONE)
     assert {row.id: row.canonical for row in world.reload().runs} == {old.run: 1, new.run: 2}
     paused = world.change_run(new.run, RunState.PAUSED, "by hand").row
-    assert paused is not None and paused.canonical == 2
+    assert paused is not None
+    assert paused.canonical == 2
 
 
 def test_max_pages_ends_a_run_in_the_middle_of_a_batch(world: World) -> None:
@@ -40,7 +41,8 @@ def test_max_pages_ends_a_run_in_the_middle_of_a_batch(world: World) -> None:
     changes = [world.change(row, DONE, links=links(E)) for row in (a, b, c)]
     applied = world.apply(*changes)
     assert applied.dispositions == [Disposition.APPLIED] * 2 + [Disposition.DROPPED]
-    assert applied.admitted == [] and applied.hosts == [], "an ended run queues nothing"
+    assert applied.admitted == [], "an ended run queues nothing"
+    assert applied.hosts == [], "an ended run queues nothing"
     (row,) = applied.runs
     assert (row.state, row.reason, row.ended_at) == (RunState.COMPLETED, "max_pages", world.now)
     assert row.counters == RunCounters(5, 0, done=2, skipped=3, items=2, bytes=20)
@@ -62,7 +64,8 @@ def test_a_paused_run_commits_what_is_in_flight(world: World) -> None:
     """Paused results are applied, and its last one completes it."""
     a, b = world.submit(A, B).admitted
     row = world.change_run(a.run, RunState.PAUSED, "by hand").row
-    assert row is not None and (row.state, row.reason) == (RunState.PAUSED, "by hand")
+    assert row is not None
+    assert (row.state, row.reason) == (RunState.PAUSED, "by hand")
     assert world.finish(a, DONE).runs[0].state is RunState.PAUSED
     assert [lane.queued for lane in world.reload().lanes] == [1]
     assert world.finish(b, DONE).runs[0].state is RunState.COMPLETED
@@ -73,7 +76,8 @@ def test_pause_and_resume_can_be_repeated(world: World) -> None:
     run = world.submit(A).run
     for state in (RunState.PAUSED, RunState.PAUSED, RunState.RUNNING, RunState.RUNNING):
         changed = world.change_run(run, state)
-        assert changed.refused == "" and changed.row is not None
+        assert changed.refused == ""
+        assert changed.row is not None
         assert changed.row.state is state
     world.change_run(run, RunState.CANCELLED)
     for state in (RunState.PAUSED, RunState.RUNNING, RunState.COMPLETED):
@@ -86,7 +90,8 @@ def test_a_resume_closes_an_abandoned_seed_list(world: World) -> None:
     """A submitter that died would hold the run open for ever."""
     run = world.submit(seeding=True).run
     row = world.change_run(run, RunState.RUNNING).row
-    assert row is not None and (row.state, row.seeding) == (RunState.COMPLETED, False)
+    assert row is not None
+    assert (row.state, row.seeding) == (RunState.COMPLETED, False)
 
 
 def test_a_cancelled_run_skips_what_is_pending(world: World) -> None:
@@ -94,7 +99,8 @@ def test_a_cancelled_run_skips_what_is_pending(world: World) -> None:
     a, b, _ = world.submit(A, B, C).admitted
     world.finish(a, DEAD, reason="dns")
     row = world.change_run(a.run, RunState.CANCELLED).row
-    assert row is not None and row.ended_at == world.now
+    assert row is not None
+    assert row.ended_at == world.now
     assert row.counters == RunCounters(admitted=3, failed=1, skipped=2)
     assert world.apply(world.change(b, DONE)).dispositions == [Disposition.DROPPED]
     expected = [(A, DEAD, "dns"), (B, SKIPPED, "cancelled"), (C, SKIPPED, "cancelled")]
@@ -132,7 +138,8 @@ def test_a_deleted_run_goes_in_pieces_and_its_ids_do_not_come_back(world: World)
     assert [job.id for job in world.ask(ListJobs(), JobList).jobs] == [second.job]
     assert world.ask(ReadOutputs(first.run), Outputs).rows == []
     assert world.change_run(first.run, RunState.PAUSED).refused == "no_such_run"
-    assert second.job > first.job and second.run > first.run
+    assert second.job > first.job
+    assert second.run > first.run
     assert second.admitted[0].seq > first.admitted[-1].seq
     world.finish(second.admitted[0], DONE)
     assert world.ask(ReadItems(second.run, 0, 10), Items).rows[0].id > item
@@ -154,7 +161,8 @@ def test_a_run_gets_another_spec_while_it_goes_on(world: World) -> None:
     before = world.run_row(row.run)
     spec = b'{"politeness":{"rate":1}}'
     tuned = world.do(TuneRun(1, "q", row.run, spec), RunChanged)
-    assert tuned.refused == "" and tuned.row == world.run_row(row.run)
+    assert tuned.refused == ""
+    assert tuned.row == world.run_row(row.run)
     assert (world.run_row(row.run).spec, world.run_row(row.run).counters) == (spec, before.counters)
     assert world.reload().runs[0].spec == spec
     world.finish(row, DONE)

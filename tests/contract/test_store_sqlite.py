@@ -64,7 +64,8 @@ def test_commands_and_queries_may_come_from_two_threads(tmp_path: Path) -> None:
         thread.start()
         thread.join()
     (jobs,) = replies
-    assert isinstance(jobs, JobList) and len(jobs.jobs) == 1
+    assert isinstance(jobs, JobList)
+    assert len(jobs.jobs) == 1
     store.close()
 
 
@@ -250,7 +251,8 @@ def test_a_readonly_store_reads_beside_a_writer(tmp_path: Path) -> None:
     World(store).submit(A)
     reader = open_sqlite(path, readonly=True)
     jobs = reader.query(ListJobs())
-    assert isinstance(jobs, JobList) and len(jobs.jobs) == 1
+    assert isinstance(jobs, JobList)
+    assert len(jobs.jobs) == 1
     with pytest.raises(StoreError) as caught:
         reader.execute(TakeOver("m", 0, 1.0))
     assert caught.value.code == "readonly"

@@ -9,6 +9,7 @@ import shutil
 import struct
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -95,11 +96,11 @@ class Site(Listening):
 
 
 def limits(
-    site: Site | None = None, *, timeout_s: float = TIMEOUT_S, run: int = 1, **keys: object
+    site: Site | None = None, *, timeout_s: float = TIMEOUT_S, run: int = 1, **keys: Any
 ) -> HopLimits:
     """Limits that vouch for the site at its address and at `site.test`."""
     vouched = (f"127.0.0.1:{site.port}", f"site.test:{site.port}") if site else ()
-    orders = Browser(**keys)  # type: ignore[arg-type]
+    orders = Browser(**keys)
     return HopLimits(total_s=timeout_s, guard=Guard(False, vouched), browser=orders, run=run)
 
 
@@ -121,7 +122,8 @@ def pixels(png: bytes) -> list[list[tuple[int, int, int]]]:
 
 
 def _unfilter(raw: bytes, width: int, height: int, size: int) -> list[list[tuple[int, int, int]]]:
-    stride, rows = width * size, []
+    stride = width * size
+    rows: list[list[tuple[int, int, int]]] = []
     before = bytearray(stride)
     for number in range(height):
         start = number * (stride + 1)
@@ -131,9 +133,9 @@ def _unfilter(raw: bytes, width: int, height: int, size: int) -> list[list[tuple
             up = before[i]
             corner = before[i - size] if i >= size else 0
             line[i] = (line[i] + _predict(kind, left, up, corner)) & 0xFF
-        rows.append([tuple(line[i : i + 3]) for i in range(0, stride, size)])
+        rows.append([(line[i], line[i + 1], line[i + 2]) for i in range(0, stride, size)])
         before = line
-    return rows  # type: ignore[return-value]
+    return rows
 
 
 def _predict(kind: int, left: int, up: int, corner: int) -> int:

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from tests.servers.namespaces import Hosts
 from tests.servers.page_site import PageSite
 from zcrawl.config import Config, resolve
 from zcrawl.errors import RefusedError, UnreachableError
-from zcrawl.model.spec import Fetch, JobSpec, Output, Politeness
+from zcrawl.model.spec import Fetch, JobSpec, OutputSpec, Politeness
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
 from zcrawl.submit.read import to_dict
@@ -55,7 +56,7 @@ class Node:
         assert self.process is not None
         return self.process.pid
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
 
@@ -79,7 +80,7 @@ class Node:
     def text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def _end(self, number: signal.Signals, patience_s: float) -> int:
+    def _end(self, number: Signals, patience_s: float) -> int:
         assert self.process is not None
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
@@ -217,7 +218,7 @@ class Cluster:
     ) -> tuple[int, int]:
         # On a cluster a typed URL opens nothing, and the site is on loopback.
         fetch = msgspec.structs.replace(more.pop("fetch", Fetch()), allow_private=True)
-        output = more.setdefault("output", Output(to=("jsonl",)))  # `complete` looks at it
+        output = more.setdefault("output", OutputSpec(to=("jsonl",)))  # `complete` looks at it
         spec = JobSpec(name, seeds=(site.seed,), politeness=politeness, fetch=fetch, **more)
         args = {"spec": to_dict(spec), "mode": "new", "seeds": [site.seed], "seeding": False}
         reply = self.ask("submit", args)
@@ -252,7 +253,7 @@ class Cluster:
 
     def wait_done(self, run: int, patience_s: float = 120.0) -> None:
         def ended() -> bool:
-            return self.counters(run)["state"] == "completed"
+            return bool(self.counters(run)["state"] == "completed")
 
         try:
             wait_until(ended, patience_s)
@@ -302,7 +303,8 @@ class Cluster:
         )
         assert pages[0][0] == site.pages, "page rows differ"
         counters = self.counters(run)
-        assert counters["pending"] == 0 and counters["done"] == site.pages
+        assert counters["pending"] == 0
+        assert counters["done"] == site.pages
         assert counters["failed"] == counters["skipped"] == 0
         assert counters["admitted"] == counters["items"] == site.pages
         epochs = self.epochs()

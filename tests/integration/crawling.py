@@ -33,13 +33,13 @@ def submission(spec: JobSpec, seeds: list[str], out: Path | None) -> dict[str, A
     }
 
 
-async def until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+async def until(what: Callable[..., bool], patience_s: float = PATIENCE_S) -> None:
     async with asyncio.timeout(patience_s):
         while not what():  # noqa: ASYNC110 - processes and files set no event
             await asyncio.sleep(0.02)
 
 
-def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+def wait_until(what: Callable[..., bool], patience_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + patience_s
     while not what():
         assert time.monotonic() < deadline, "waited in vain"

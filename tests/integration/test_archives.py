@@ -114,7 +114,8 @@ def test_an_archive_has_every_hop_and_bodies_as_they_came(
     }
     assert kept[f"{origin}/old"][1] == b"this way"
     book, raw = kept[f"{origin}/book"]
-    assert raw == ZIPPED and book.http_headers["Content-Encoding"] == "gzip"
+    assert raw == ZIPPED
+    assert book.http_headers["Content-Encoding"] == "gzip"
     for kind in ("request", "metadata"):
         urls = [r.rec_headers["WARC-Target-URI"] for r, _ in records if r.rec_type == kind]
         assert sorted(urls) == sorted(kept)
@@ -133,7 +134,8 @@ def assert_replay_gives_the_items(data: Path, count: int) -> None:
         for item in extracted(FIELDS, body, url=url)
     ]
     crawled_items = items(data / "items.jsonl")
-    assert _without_url(again) == _without_url(crawled_items) and len(crawled_items) == count
+    assert _without_url(again) == _without_url(crawled_items)
+    assert len(crawled_items) == count
 
 
 def replayed(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -159,7 +161,8 @@ def test_a_spiders_post_is_archived_with_its_body(origins: tuple[str, str], tmp_
     )
     _, records = archived(tmp_path, 'spider = "s.py:S"')
     (request,) = [pair for pair in records if pair[0].rec_type == "request"]
-    assert request[0].http_headers.protocol == "POST" and request[1] == b"q=1"
+    assert request[0].http_headers.protocol == "POST"
+    assert request[1] == b"q=1"
     assert responses(records)[f"{origins[0]}/form"][1] == b"<h1>q=1</h1>"
     assert items(tmp_path / "d" / "items.jsonl") == [{"title": "q=1"}]
 
@@ -302,5 +305,6 @@ def test_an_archive_is_exported_without_the_bodies_that_are_lost(tmp_path: Path)
     (tmp_path / "d" / "blobs" / name[:2] / name[2:4] / name).unlink()
     done = command("export", "1", "--data", "d", "--out", "y.warc.gz", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 bodies are lost" in done.stderr and name in done.stderr
+    assert "1 bodies are lost" in done.stderr
+    assert name in done.stderr
     assert (tmp_path / "y.warc.gz").stat().st_size > 0

@@ -98,7 +98,8 @@ def test_what_is_typed_wrong_is_refused_before_anything_happens(
     shown = command("crawl", *args, cwd=tmp_path, stdin=subprocess.DEVNULL)
     assert shown.returncode == 2
     assert shown.stdout == ""
-    assert shown.stderr.count("\n") == 1 and shown.stderr.endswith(f"[{code}]\n")
+    assert shown.stderr.count("\n") == 1
+    assert shown.stderr.endswith(f"[{code}]\n")
 
 
 # ---------------------------------------------------------------- what servers do
@@ -165,7 +166,8 @@ def test_whatever_a_server_does_ends_with_its_reason(
         item["url"].removeprefix(web.origin): item for item in items(tmp_path / "o.jsonl")
     }
     # The link with a NUL byte is a good one to a browser: it becomes %EF%BF%BD.
-    assert items_by_path.keys() >= good and len(items_by_path) == len(good) + 1
+    assert items_by_path.keys() >= good
+    assert len(items_by_path) == len(good) + 1
     assert items_by_path["/nul-title"]["title"] in ("nul", "n\ufffdul")
     assert web.hits("/retry-after/1") == 2
 
@@ -261,7 +263,8 @@ def test_a_full_disk_stops_the_crawl_and_room_lets_it_go_on(
             process.kill()
             process.communicate()
         assert process.returncode == 1
-        assert "[disk_full]" in stderr and RESUME.format(data=data) in stderr
+        assert "[disk_full]" in stderr
+        assert RESUME.format(data=data) in stderr
         subprocess.run(["mount", "-o", "remount,size=100m", small_disk], check=True)
         done = command("crawl", "--resume", "--workers", 1, "--data", data, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -289,7 +292,8 @@ def test_a_disk_without_room_for_anything_is_named_by_every_command(
     assert {path.name for path in data.iterdir()} - logs == there - logs
     assert len(command("export", 1, "--data", data, cwd=tmp_path).stdout.splitlines()) == 5
     doctor = command("doctor", "--data", data, cwd=tmp_path)
-    assert "fail  disk space" in doctor.stdout and "ok    database" in doctor.stdout
+    assert "fail  disk space" in doctor.stdout
+    assert "ok    database" in doctor.stdout
 
 
 def test_an_output_without_room_is_written_by_resume(
@@ -301,7 +305,8 @@ def test_an_output_without_room_is_written_by_resume(
     seed = web.url("/good/300/0")
     flags = ("--rate", 0, "--concurrency", 32, "--workers", 1, "--data", data)
     done = command("crawl", seed, "--out", out, *flags, cwd=tmp_path)
-    assert done.returncode == 1 and "[disk_full]" in done.stderr
+    assert done.returncode == 1
+    assert "[disk_full]" in done.stderr
     assert RESUME.format(data=data) in done.stderr
     (small_disk / "fill").unlink()
     done = command("crawl", "--resume", "--workers", 1, "--data", data, cwd=tmp_path)
@@ -325,7 +330,8 @@ def test_a_data_folder_on_a_read_only_disk_can_be_read(
         done = command(*args, "--data", data, "--json", cwd=tmp_path)
         assert (done.returncode, error_of(done)[0]) == (2, "data_unwritable"), args
     doctor = command("doctor", "--data", data, cwd=tmp_path).stdout
-    assert "fail  data folder" in doctor and "is whole" in doctor
+    assert "fail  data folder" in doctor
+    assert "is whole" in doctor
 
 
 @pytest.mark.parametrize("damage", ["garbage", "holes"])
@@ -381,7 +387,8 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         done = command(*web, cwd=tmp_path)
     code, message = error_of(done)
     assert (done.returncode, code) == (1, "address_in_use"), done.stderr
-    assert f"127.0.0.1:{port}" in message and "--port" in message
+    assert f"127.0.0.1:{port}" in message
+    assert "--port" in message
     assert "the console is at" not in done.stderr
 
 

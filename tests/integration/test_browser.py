@@ -10,8 +10,9 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ import pytest_asyncio
 
 from tests.integration.browser_site import (
     HEADERS,
+    Answer,
     Site,
     limits,
     need_chromium,
@@ -65,9 +67,9 @@ async def engine() -> AsyncIterator[BrowserEngine]:
             await made.aclose()
 
 
-async def failure(engine: BrowserEngine, url: str, *args: object, **keys: object) -> FetchError:
+async def failure(engine: BrowserEngine, url: str, *args: Any, **keys: Any) -> FetchError:
     with pytest.raises(FetchError) as caught:
-        await engine.get(url, HEADERS, limits(*args, **keys))  # type: ignore[arg-type]
+        await engine.get(url, HEADERS, limits(*args, **keys))
     return caught.value
 
 
@@ -80,8 +82,8 @@ async def test_a_page_is_what_its_scripts_have_made_of_it(engine: BrowserEngine)
     async with site:
         sent = {**HEADERS, "X-Job": "mine"}
         response = await engine.get(site.url("/"), sent, limits(site))
-        assert '<p id="made">by script</p>' in response.text
-        assert "é" in response.text
+        assert '<p id="made">by script</p>' in response.content.decode()
+        assert "é" in response.content.decode()
         assert response.status_code == 200
         assert response.headers["content-type"] == "text/html; charset=utf-8"
         assert response.headers["x-kept"] == "yes"
@@ -98,7 +100,7 @@ async def test_pages_of_one_host_are_rendered_side_by_side(engine: BrowserEngine
         hop_limits = limits(site, run=9, timeout_s=90.0)
         fetches = [engine.get(site.url(path), HEADERS, hop_limits) for path in paths]
         for path, response in zip(paths, await asyncio.gather(*fetches), strict=True):
-            assert f"</script>I am {path}<" in response.text
+            assert f"</script>I am {path}<" in response.content.decode()
         assert sorted(site.log) == sorted(paths)
 
 
@@ -162,16 +164,16 @@ async def test_waits_clicks_and_scrolls(engine: BrowserEngine) -> None:
     )
     async with site:
         late = await engine.get(site.url("/late"), HEADERS, limits(site, wait_for="#late"))
-        assert '<b id="late">' in late.text
+        assert '<b id="late">' in late.content.decode()
         keys = ("#more", "#gone", "#none")
         clicked = await engine.get(site.url("/click"), HEADERS, limits(site, click=keys))
-        assert '<p id="out">clicked</p>' in clicked.text
+        assert '<p id="out">clicked</p>' in clicked.content.decode()
         few = await engine.get(site.url("/endless"), HEADERS, limits(site))
-        assert few.text.count("row</p>") == 5 + 1  # and one in the script
+        assert few.content.decode().count("row</p>") == 5 + 1  # and one in the script
         all_rows = await engine.get(site.url("/endless"), HEADERS, limits(site, scroll=60))
-        assert all_rows.text.count("row</p>") == 25 + 1
+        assert all_rows.content.decode().count("row</p>") == 25 + 1
         fixed = await engine.get(site.url("/fixed"), HEADERS, limits(site, wait_s=1.5))
-        assert '<i id="fixed">' in fixed.text
+        assert '<i id="fixed">' in fixed.content.decode()
 
 
 async def test_a_click_may_lead_to_another_page_of_the_same_site(engine: BrowserEngine) -> None:
@@ -185,7 +187,7 @@ async def test_a_click_may_lead_to_another_page_of_the_same_site(engine: Browser
     )
     async with site:
         response = await engine.get(site.url("/"), HEADERS, limits(site, click=("#on",)))
-        assert "second</p>" in response.text
+        assert "second</p>" in response.content.decode()
         assert response.extensions["final_url"] == site.url("/second")
         stays = await engine.get(site.url("/away"), HEADERS, limits(site, click=("#on",)))
         assert stays.extensions["final_url"] == site.url("/away")
@@ -211,7 +213,7 @@ async def test_a_screenshot_shows_the_page_and_a_pdf_is_one(engine: BrowserEngin
     """Colours where the page has them, those too that only scripts have made."""
     site = Site({"/": page(COLOURS)})
     async with site:
-        keys = {"viewport": (200, 150), "screenshot": "view", "pdf": True}
+        keys: dict[str, Any] = {"viewport": (200, 150), "screenshot": "view", "pdf": True}
         response = await engine.get(site.url("/"), HEADERS, limits(site, **keys))
         files = response.extensions["files"]
         rows = pixels(files["screenshot"])
@@ -266,7 +268,7 @@ async def test_a_page_that_hangs_is_cut_off_in_time(engine: BrowserEngine) -> No
             assert (error.code, error.retry) == ("total_timeout", RetryClass.TRANSIENT)
             assert time.monotonic() - began < 40
         response = await engine.get(site.url("/"), HEADERS, limits(site))
-        assert "by script" in response.text
+        assert "by script" in response.content.decode()
 
 
 async def test_a_page_that_eats_memory_is_ended_alone(engine: BrowserEngine) -> None:
@@ -279,7 +281,7 @@ async def test_a_page_that_eats_memory_is_ended_alone(engine: BrowserEngine) -> 
         error = await failure(engine, site.url("/eat"), site, memory_mb=300)
         assert (error.code, error.retry) == ("browser_memory", RetryClass.TRANSIENT)
         response = await engine.get(site.url("/"), HEADERS, limits(site))
-        assert "by script" in response.text
+        assert "by script" in response.content.decode()
         assert engine.chromium is before
 
 
@@ -299,7 +301,7 @@ async def test_a_killed_browser_costs_one_attempt_and_is_started_again(
         error = await asyncio.wait_for(waiting, 30)
         assert (error.code, error.retry) == ("browser", RetryClass.TRANSIENT)
         response = await engine.get(site.url("/"), HEADERS, limits(site))
-        assert "by script" in response.text
+        assert "by script" in response.content.decode()
         assert engine.chromium.pid != pid
         assert not alive(pid)
 
@@ -353,7 +355,8 @@ async def test_pages_run_in_the_sandbox_and_without_the_workers_secrets(
         )
         try:
             response = await made.get(site.url("/"), HEADERS, limits(site))
-            assert "by script" in response.text and made.chromium is not None
+            assert "by script" in response.content.decode()
+            assert made.chromium is not None
             if made.chromium.unsandboxed:
                 assert notes == ["browser_unsandboxed"], "it is told"
                 pytest.skip(made.chromium.unsandboxed)
@@ -395,7 +398,7 @@ async def test_the_jobs_headers_go_to_no_other_origin_whatever_redirects_there(
     hop or two. Its own origin has them with every request, and the browser's cookies beside."""
     async with Site({}) as other:
         there = f"http://127.0.0.1:{other.port}"
-        pages = {
+        pages: dict[str, Answer | Callable[[dict[str, str]], Answer]] = {
             "/": page(LOADS.format(other=there)),
             "/hop": redirect("/onward"),
             "/onward": redirect(f"{there}/stolen"),

@@ -30,7 +30,7 @@ from tests.integration.crawling import (
     until,
 )
 from zcrawl.blobs.folder import FileBlobs
-from zcrawl.model.spec import Browser, Fetch, JobSpec, Output
+from zcrawl.model.spec import Browser, Fetch, JobSpec, OutputSpec
 from zcrawl.roles.embedded import EmbeddedCluster
 
 need_chromium()
@@ -67,7 +67,7 @@ async def test_a_site_of_scripts_is_crawled_and_pictured(tmp_path: Path) -> None
     are the rendered ones, and each page's screenshot and PDF are blobs named in its item."""
     browser = Browser(screenshot="view", pdf=True, viewport=(64, 48))
     fetch = Fetch(engine="browser", timeout=60.0, retries=1)
-    output = Output(keep_html=True)
+    output = OutputSpec(keep_html=True)
     spec = JobSpec("scripts", politeness=FAST, fetch=fetch, browser=browser, output=output)
     site = Site(
         {
@@ -98,9 +98,9 @@ async def test_a_site_of_scripts_is_crawled_and_pictured(tmp_path: Path) -> None
         assert blobs.get(items_by_path[path]["pdf"]).startswith(b"%PDF-")
     assert "screenshot" not in items_by_path["/data.json"]
     with contextlib.closing(sqlite3.connect(next((tmp_path / "data").glob("*.db")))) as database:
-        rows = [row for (row,) in database.execute("SELECT files FROM pages")]
-    named = [json.loads(row) for row in rows if row is not None]
-    assert len(rows) == 4
+        files = [row for (row,) in database.execute("SELECT files FROM pages")]
+    named = [json.loads(row) for row in files if row is not None]
+    assert len(files) == 4
     expected = [
         {kind: items_by_path[path][kind] for kind in ("screenshot", "pdf")} for path in PICTURED
     ]

@@ -23,7 +23,7 @@ from tests.servers.s3 import BUCKET, objects
 from tests.web.server import WebThread
 from tests.web.shelf import Document
 from zcrawl.errors import ZcrawlError
-from zcrawl.model.spec import Auth, Browser, Fetch, JobSpec, Login, Output, Politeness, Scope
+from zcrawl.model.spec import Auth, Browser, Fetch, JobSpec, Login, OutputSpec, Politeness, Scope
 from zcrawl.submit.read import to_dict
 
 need_chromium()
@@ -45,7 +45,7 @@ def submit(
 
 def refusal(made: Cluster, name: str, output: tuple[str, str] | None, *to: str) -> str:
     """The code that a job with these outputs is refused with."""
-    spec = JobSpec(name, politeness=POLITE, output=Output(to=to or ("sql",)))
+    spec = JobSpec(name, politeness=POLITE, output=OutputSpec(to=to or ("sql",)))
     with pytest.raises(ZcrawlError) as caught:
         submit(made, spec, ["http://127.0.0.1:9/"], output)
     return caught.value.code
@@ -110,10 +110,10 @@ def test_no_submission_writes_outside_the_outputs_of_a_cluster(
         assert not list(mine.iterdir())
 
         good = ("plain.jsonl", "deep/{name}-{run}.csv", f"{bucket}/mine/x.jsonl")
-        spec = JobSpec("good", politeness=POLITE, output=Output(to=good))
+        spec = JobSpec("good", politeness=POLITE, output=OutputSpec(to=good))
         run = submit(made, spec, [seed], (f"{shared}/by-hand.jsonl", "jsonl"))
         # A link is found out when the file is opened: the path itself says nothing of it.
-        linked = JobSpec("linked", politeness=POLITE, output=Output(to=("way/precious.jsonl",)))
+        linked = JobSpec("linked", politeness=POLITE, output=OutputSpec(to=("way/precious.jsonl",)))
         runs = [run, submit(made, linked, [seed], ("linked.jsonl", "jsonl"))]
         # As if submitted to an earlier version, or to masters with other prefixes.
         add = "INSERT INTO outputs (run, path, format) VALUES (%s, %s, %s)"
@@ -200,7 +200,8 @@ def test_no_submission_gets_a_secret_to_a_host_of_its_own(
         with cluster(tmp_path, consul.url, mysql, masters=1, workers=1) as made:
             for how, (spec, seeds) in thefts(here, there).items():
                 assert reasons(made, submit(made, spec, seeds)) == {"secret_not_released": 1}, how
-            assert thief.connections == 0 and home.connections == 0
+            assert thief.connections == 0
+            assert home.connections == 0
             assert "[secrets.KEY]" in made.workers["w1"].text(), "the log says what to do"
 
             headers = {"X-Key": "${KEY}", "X-Other": "plain"}

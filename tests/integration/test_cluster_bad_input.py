@@ -44,7 +44,8 @@ def test_a_token_without_rights_is_told_with_what_is_missing(
     ):
         wrong = made.add_master("m1", consul__token=WRONG_TOKEN)
         wait_until(lambda: "denies access" in wrong.text())
-        assert "token 9999…" in wrong.text() and 'session_prefix "" write' in wrong.text()
+        assert "token 9999…" in wrong.text()
+        assert 'session_prefix "" write' in wrong.text()
         assert WRONG_TOKEN not in wrong.text(), "a secret in the log"
         made.values["consul.token"] = guarded.make_token()
         made.config = made.write_config("client", {})[1]
@@ -52,7 +53,8 @@ def test_a_token_without_rights_is_told_with_what_is_missing(
         made.add_worker("w1")
         made.wait_ready(1)
         assert made.leader().name == "m2"
-        assert wrong.process is not None and wrong.process.poll() is None, "it went on trying"
+        assert wrong.process is not None, "it went on trying"
+        assert wrong.process.poll() is None, "it went on trying"
 
 
 def test_a_master_waits_for_consul_and_for_the_database_and_says_so(
@@ -98,7 +100,7 @@ def test_a_stranger_in_our_lock_and_garbage_in_our_key_are_named_and_outlived(
         assert consul.put(f"{key}?acquire={session}", b"\xff not ours")
         masters = [made.add_master("m1"), made.add_master("m2")]
         for master in masters:
-            wait_until(lambda master=master: "which is no master of zcrawl" in master.text())
+            wait_until(lambda master=master: "which is not a zcrawl master" in master.text())
             assert f"zcrawl/{made.name}/leader is held by session {session}" in master.text()
         assert made.epoch() == 0, "somebody leads without the lock"
         consul.put(f"/v1/session/destroy/{session}")
@@ -167,9 +169,13 @@ def test_masters_refuse_taken_ports_and_open_addresses_without_keys(
         naked = made.add_master("m2", mesh__bind="0.0.0.0")
         meant = made.add_master("m3", mesh__bind="0.0.0.0", mesh__insecure=True)
         code, line = ends(crowded)
-        assert code == 1 and f"tcp://127.0.0.1:{port}" in line and "address_in_use" in line, line
+        assert code == 1, line
+        assert f"tcp://127.0.0.1:{port}" in line, line
+        assert "address_in_use" in line, line
         code, line = ends(naked)
-        assert code == 2 and "insecure = true" in line and "insecure_bind" in line, line
+        assert code == 2, line
+        assert "insecure = true" in line, line
+        assert "insecure_bind" in line, line
         wait_until(lambda: "m3 leads in epoch" in meant.text())
 
 
@@ -193,10 +199,12 @@ def test_worker_and_master_of_different_protocols_name_both(
         wait_until(lambda: "m1 leads in epoch" in master.text())
         worker = made.add_worker("w1")
         code, line = ends(worker)
-        assert code == 2 and "this worker w1 speaks protocol 2, m1 speaks 3" in line, line
+        assert code == 2, line
+        assert "this worker w1 speaks protocol 2, m1 speaks 3" in line, line
         wait_until(lambda: "this master m1 speaks protocol 3, w1 speaks 2" in master.text())
         done = command("jobs", "--config", tmp_path / "client.toml", cwd=tmp_path)
-        assert done.returncode == 1 and "[version]" in done.stderr
+        assert done.returncode == 1
+        assert "[version]" in done.stderr
         assert "speaks protocol 2, m1 speaks 3" in done.stderr
 
 
@@ -318,12 +326,15 @@ def test_nodes_shows_masters_and_where_consul_and_the_mesh_differ(
         assert "w1: present in the mesh, critical in Consul" in shown
         rows = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
         assert {"m1", "m2", "w1", "w2"} <= rows.keys()
-        assert "leader" in rows[leader.name] and "passing" in rows[leader.name]
+        assert "leader" in rows[leader.name]
+        assert "passing" in rows[leader.name]
         (other,) = made.followers()
-        assert "follower" in rows[other.name] and str(other.pid) in rows[other.name]
+        assert "follower" in rows[other.name]
+        assert str(other.pid) in rows[other.name]
         wait_until(lambda: not differs())
         plain = json.loads(command("nodes", "--json", "--config", config, cwd=tmp_path).stdout)
-        assert plain["differences"] == [] and len(plain["masters"]) == 2
+        assert plain["differences"] == []
+        assert len(plain["masters"]) == 2
 
         def told() -> bool:
             return all(master.get("rss_bytes") for master in made.ask("nodes", {})["masters"])

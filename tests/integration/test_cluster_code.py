@@ -60,7 +60,8 @@ def test_a_cluster_takes_a_spiders_file_only_if_its_masters_say_so(
             with pytest.raises(RefusedError) as refused:
                 brought(made, site)
             assert refused.value.code == "code_not_allowed"
-            assert made.rows("SELECT COUNT(*) FROM jobs") == [(0,)] and not site.asked
+            assert made.rows("SELECT COUNT(*) FROM jobs") == [(0,)]
+            assert not site.asked
         allowed = {"cluster__allow_code": True}
         with cluster(open_, consul.url, mysql, masters=1, workers=2, **allowed) as made:
             run = int(brought(made, site)["run"])

@@ -83,7 +83,8 @@ def test_a_retry_goes_on_with_the_next_leader_where_it_stands(
         assert made.rows(stands) == []
         tries = Counter(path for what, _, path in site.requests() if what == "start")
         missing = {path: n for path, n in tries.items() if "-missing-" in path}
-        assert len(missing) == DEAD and set(missing.values()) == {2}, Counter(missing.values())
+        assert len(missing) == DEAD, Counter(missing.values())
+        assert set(missing.values()) == {2}, Counter(missing.values())
 
 
 # ---------------------------------------------------------------- drain
@@ -149,7 +150,8 @@ def test_a_node_that_a_person_starts_anew_works_again(
         time.sleep(2.0)
         assert made.counters(run)["done"] == 0
         node = made.workers["w1"]
-        assert node.process is not None and node.process.poll() is None, "it stays for undrain"
+        assert node.process is not None, "it stays for undrain"
+        assert node.process.poll() is None, "it stays for undrain"
         assert node.stop() == 0
         node.start()
         made.complete(run)

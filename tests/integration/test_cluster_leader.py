@@ -89,10 +89,10 @@ def pause_inside_transaction(made: Cluster, leader: Node, run: int) -> None:
         cursor = ours.cursor()
         cursor.execute("BEGIN")
         cursor.execute("SELECT id FROM runs WHERE id = %s FOR UPDATE", [run])
-        wait_until(lambda: transactions(made, waits))
+        wait_until(lambda: transactions(made, waits) > 0)
         leader.pause()
         ours.rollback()
-    wait_until(lambda: transactions(made, sleeps))
+    wait_until(lambda: transactions(made, sleeps) > 0)
 
 
 def transactions(made: Cluster, which: str) -> int:

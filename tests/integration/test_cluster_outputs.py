@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.integration.output_files import outputs_of, verify_files
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
-from zcrawl.model.spec import Output, Politeness
+from zcrawl.model.spec import OutputSpec, Politeness
 
 pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("warcio.archiveiterator")
@@ -36,12 +37,12 @@ def test_masters_with_disks_of_their_own_leave_one_whole_file_each(
 ) -> None:
     """The leader is killed twice, the second time while parts end if the files rotate; nobody has
     the pieces of all leaders. `job` names the master that has the file."""
-    bodies = {"bodies__url": str(tmp_path / "bodies"), "bodies__shared": True}
+    bodies: dict[str, Any] = {"bodies__url": str(tmp_path / "bodies"), "bodies__shared": True}
     with (
         page_site(tmp_path, PAGES) as site,
         cluster(tmp_path, consul.url, mysql, **bodies) as made,
     ):
-        job, run = made.submit(site, STEADY, output=Output(to=ALL, rotate_bytes=rotate))
+        job, run = made.submit(site, STEADY, output=OutputSpec(to=ALL, rotate_bytes=rotate))
         made.wait_pages(run, 150)
         for _ in range(2):
             leader, epoch = made.leader(), made.epoch()
@@ -95,7 +96,7 @@ def test_a_leader_that_sleeps_between_its_fence_and_the_file_does_no_harm(
             made.add_master(name, program=program)
         made.add_worker("w1")
         made.wait_ready(1)
-        job, run = made.submit(site, STEADY, output=Output(to=ALL))
+        job, run = made.submit(site, STEADY, output=OutputSpec(to=ALL))
         made.wait_pages(run, 150)
         if least > 1:
             leader, epoch = made.leader(), made.epoch()
@@ -142,7 +143,7 @@ def test_a_full_disk_is_told_and_the_file_is_whole_when_there_is_room(
         page_site(tmp_path, PAGES) as site,
         cluster(tmp_path, consul.url, mysql, masters=2, workers=1, **shared) as made,
     ):
-        job, run = made.submit(site, STEADY, output=Output(to=("jsonl", "csv")))
+        job, run = made.submit(site, STEADY, output=OutputSpec(to=("jsonl", "csv")))
         wait_until(
             lambda: any(
                 "disk_full" in output_view["problem"] for output_view in made.job(job)["outputs"]

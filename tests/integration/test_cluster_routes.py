@@ -72,12 +72,13 @@ async def _steal_routes(cluster: Keyed) -> list[bytes]:
                 thief.listen(ear)
                 thieves.append(thief)
         numbers = iter(range(1_000_000))
+
         # A question that is answered shows that the thief is let in and has its route.
-        await _attack(
-            lambda: [
-                thief.send(ClientRequest(f"t{next(numbers)}", "role", {})) for thief in thieves
-            ]
-        )
+        def claim_all() -> None:
+            for thief in thieves:
+                thief.send(ClientRequest(f"t{next(numbers)}", "role", {}))
+
+        await _attack(claim_all)
     stolen = []
     for guess, ear in ears.items():
         kinds = {int(got.message.header.kind) for got in ear.got}

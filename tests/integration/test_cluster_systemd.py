@@ -143,7 +143,8 @@ def test_a_worker_and_a_waiting_master_end_with_0_when_asked(
         wait_until(lambda: "worker_started" in alone.text())
         for node, number in ((waiting, signal.SIGTERM), (alone, signal.SIGINT)):
             node.signal(number)
-            assert node.process is not None and node.process.wait(30) == 0, node.text()[-2000:]
+            assert node.process is not None, node.text()[-2000:]
+            assert node.process.wait(30) == 0, node.text()[-2000:]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")

@@ -12,6 +12,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import zmq
 
@@ -111,7 +112,8 @@ def _late_results(made: Cluster) -> int:
         if not socket.poll(5_000):
             return 0
         message = decode(socket.recv_multipart())
-    assert not isinstance(message, BadBody) and isinstance(message.body, Snapshot)
+    assert not isinstance(message, BadBody)
+    assert isinstance(message.body, Snapshot)
     counters = message.body.data.counters
     return int(counters.get("results_duplicate", 0)) + int(counters.get("results_dropped", 0))
 
@@ -132,7 +134,8 @@ def test_a_second_node_of_the_same_name_is_refused_and_the_first_goes_on(
         _, run = made.submit(site, STEADY)
         made.wait_pages(run, 50)
         second = _double(made, first)
-        assert second.process is not None and second.process.wait(40) == 2
+        assert second.process is not None
+        assert second.process.wait(40) == 2
         assert f"another living worker is registered as w1: pid {first.pid} on" in second.text()
         made.complete(run)
         assert first.worker_pids() == [pid], "the first one was disturbed"
@@ -148,14 +151,15 @@ def test_the_leader_refuses_a_second_process_of_the_same_name_without_consul(
         cluster(tmp_path, consul.url, mysql, masters=1, workers=0) as made,
     ):
         (master,) = made.ask("masters", {})["masters"]
-        plain = {"consul__address": "", "cluster__masters": [master["control"]]}
+        plain: dict[str, Any] = {"consul__address": "", "cluster__masters": [master["control"]]}
         first = made.add_worker("w1", **plain)
         made.wait_ready(1)
         (pid,) = first.worker_pids()
         _, run = made.submit(site, STEADY)
         made.wait_pages(run, 50)
         second = _double(made, first, **plain)
-        assert second.process is not None and second.process.wait(60) == 2
+        assert second.process is not None
+        assert second.process.wait(60) == 2
         message = f"another live process has the id w1: pid {pid} on {os.uname().nodename}"
         assert message in second.text().splitlines()[-1]
         made.complete(run)
@@ -163,7 +167,7 @@ def test_the_leader_refuses_a_second_process_of_the_same_name_without_consul(
         assert f"is refused, pid {pid} on" in made.leader().text()
 
 
-def _double(made: Cluster, first: Node, **changes: object) -> Node:
+def _double(made: Cluster, first: Node, **changes: Any) -> Node:
     """Another node of the same id, with a data folder of its own; not among `made.workers`."""
     second = made.add_worker("double", start=False, **changes)
     del made.workers["double"]
@@ -189,9 +193,11 @@ def test_a_worker_that_starts_without_consul_remembers_the_masters(
         stranger = made.add_worker("w2", consul__address=NOBODY)
         _, run = made.submit(site, FAST)
         made.complete(run)
-        assert "consul_away" in stranger.text() and NOBODY in stranger.text()
+        assert "consul_away" in stranger.text()
+        assert NOBODY in stranger.text()
         states = {worker["id"]: worker["state"] for worker in made.ask("nodes", {})["workers"]}
-        assert states["w1"] in ("idle", "busy") and "w2" not in states
+        assert states["w1"] in ("idle", "busy")
+        assert "w2" not in states
 
 
 def test_workers_without_consul_follow_the_masters_from_one_to_the_next(
@@ -207,7 +213,7 @@ def test_workers_without_consul_follow_the_masters_from_one_to_the_next(
         masters = {
             master["master"]: master["control"] for master in made.ask("masters", {})["masters"]
         }
-        plain = {"consul__address": "", "cluster__masters": [masters[leader.name]]}
+        plain: dict[str, Any] = {"consul__address": "", "cluster__masters": [masters[leader.name]]}
         made.add_worker("w1", **plain)
         made.wait_ready(1)
         _, run = made.submit(site, STEADY)
@@ -237,5 +243,6 @@ def test_a_drained_worker_gets_nothing_new_and_stays(
         assert (view["state"], view["running"], view["waiting"]) == ("draining", 0, 0)
         assert reply["drained"] == ["w1"]
         drained = made.workers["w1"].process
-        assert drained is not None and drained.poll() is None
+        assert drained is not None
+        assert drained.poll() is None
         wait_until(lambda: made.ask("nodes", {})["differences"] == [])

@@ -129,7 +129,8 @@ def test_a_spider_has_no_secret_of_its_worker(tmp_path: Path) -> None:
 def check(item: dict[str, Any]) -> None:
     assert not [name for name in item["environ"] if name.startswith(("ZCRAWL", "AWS"))]
     assert SECRET not in json.dumps(item)
-    assert item["memory"] and set(item["memory"].values()) == {"PermissionError"}
+    assert item["memory"]
+    assert set(item["memory"].values()) == {"PermissionError"}
     assert item["mem"] == "PermissionError"
     files = [fd for fd in item["fds"] if fd.startswith("/")]
     assert all(fd.endswith(("workers.err", "null")) for fd in files), files
@@ -150,7 +151,11 @@ def test_a_spider_of_a_cluster_cannot_read_the_workers_key(
         assert len(secret) >= 2
         paths = [str(path) for path in secret if path.name.startswith("w")]
         source = code_of(SPIDER.encode(), "s.py")
-        args = {"code": source, "spider": "s.py:Test", "spider_args": {"paths": paths}}
+        args: dict[str, Any] = {
+            "code": source,
+            "spider": "s.py:Test",
+            "spider_args": {"paths": paths},
+        }
         _, run = made.made.submit(site, fetch=Fetch(allow_private=True), **args)
         made.made.wait_done(run)
         rows = made.made.rows("SELECT data FROM items")
@@ -203,7 +208,8 @@ async def test_the_reader_of_main_content_has_no_secret(monkeypatch: pytest.Monk
         await reader.read(b"<p>text</p>", "text/html", "http://x.test/")
         assert reader._child is not None
         environ, status = about(reader._child.pid)
-        assert b"PATH=" in environ and SECRET.encode() not in environ
+        assert b"PATH=" in environ
+        assert SECRET.encode() not in environ
         assert "NoNewPrivs:\t1" in status
     finally:
         await reader.close()

@@ -210,7 +210,8 @@ async def test_a_page_is_printed_for_scripts(tmp_path: Path) -> None:
     alone = await asyncio.to_thread(
         subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE_S
     )
-    assert alone.returncode == 3 and "no cluster runs in" in alone.stderr
+    assert alone.returncode == 3
+    assert "no cluster runs in" in alone.stderr
     async with crawling(data):
         env = {**os.environ, "COLUMNS": "100", "LINES": "30"}
         for page, expected in (("overview", "Why not faster"), ("job shop", "robots=True")):
@@ -222,8 +223,10 @@ async def test_a_page_is_printed_for_scripts(tmp_path: Path) -> None:
                 env=env,
                 timeout=PATIENCE_S,
             )
-            assert done.returncode == 0 and expected in done.stdout, done
-            assert "\x1b" not in done.stdout and len(done.stdout.splitlines()) == 30
+            assert done.returncode == 0, done
+            assert expected in done.stdout, done
+            assert "\x1b" not in done.stdout
+            assert len(done.stdout.splitlines()) == 30
 
 
 async def test_a_browser_gets_the_console_over_a_socket(tmp_path: Path) -> None:
@@ -262,7 +265,8 @@ async def _seen_in_browser(address: str, text: bytes) -> bool:
     async with aiohttp.ClientSession(cookie_jar=jar) as session:
         assert await _status(session, base) == 401
         async with session.get(address) as page:
-            assert page.status == 200 and "zcrawl console" in await page.text()
+            assert page.status == 200
+            assert "zcrawl console" in await page.text()
         seen = b""
         async with (
             asyncio.timeout(PATIENCE_S),

@@ -93,7 +93,8 @@ async def test_two_hundred_rounds_have_one_leader_each(backend: ConsulBackend) -
     for (winner, _), (loser, _) in zip(story[::2], story[1::2], strict=False):
         assert winner == loser
     hints = [event.hint for _, event in story if isinstance(event, Elected)]
-    assert hints == sorted(set(hints)) and len(hints) == ROUNDS + 1
+    assert hints == sorted(set(hints))
+    assert len(hints) == ROUNDS + 1
 
 
 # ------------------------------------------------------------ Consul misbehaves
@@ -108,7 +109,8 @@ async def test_a_paused_consul_deposes_nobody_by_itself(
     own_consul.pause()
     assert await own_backend.until(lambda: all(node.last(CoordAway) for node in masters))
     await asyncio.sleep(10)  # three times what a check lives without a sign
-    assert masters[0].leads and one_leads(masters)
+    assert masters[0].leads
+    assert one_leads(masters)
     assert [len(node.all(CoordAway)) for node in masters] == [1, 1, 1]
     own_consul.resume()
     assert await own_backend.until(lambda: all(node.last(CoordBack) for node in masters), 30)
@@ -184,7 +186,8 @@ async def test_a_new_leader_among_the_servers_is_survived() -> None:
             )
             await asyncio.sleep(5)
             assert await backend.until(lambda: one_leads(masters), 30)
-            assert masters[0].leads and not masters[0].all(Deposed)
+            assert masters[0].leads
+            assert not masters[0].all(Deposed)
             masters[0].coordinator.resign()
             assert await backend.until(lambda: one_leads(masters[1:]), 30)
         finally:
@@ -202,7 +205,9 @@ async def test_an_absent_consul_is_waited_for(own_consul: ConsulServer) -> None:
         )
         assert await backend.until(lambda: master.last(CoordAway) and worker.last(CoordAway))
         away = master.last(CoordAway)
-        assert away is not None and own_consul.url in away.reason and "refused" in away.reason
+        assert away is not None
+        assert own_consul.url in away.reason
+        assert "refused" in away.reason
         await asyncio.sleep(2)
         assert len(master.all(CoordAway)) == 1
         own_consul.start()
@@ -235,6 +240,7 @@ async def test_a_server_that_is_no_consul_is_named() -> None:
         master = backend.begin(MemberRole.MASTER, "m1")
         assert await backend.until(lambda: master.last(CoordAway))
         away = master.last(CoordAway)
-        assert away is not None and url in away.reason
+        assert away is not None
+        assert url in away.reason
     finally:
         await backend.end()

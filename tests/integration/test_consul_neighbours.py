@@ -57,7 +57,8 @@ async def test_a_wrong_token_is_named_with_the_rights_it_needs() -> None:
                 reason = next(
                     event.reason for event in master.all(CoordAway) if "denies" in event.reason
                 )
-                assert 'key_prefix "zcrawl/' in reason and "session_prefix" in reason
+                assert 'key_prefix "zcrawl/' in reason
+                assert "session_prefix" in reason
                 assert token[:4] in reason if token else "no token" in reason, reason
                 assert token not in reason or not token
                 assert ADMIN_TOKEN not in reason
@@ -86,7 +87,9 @@ async def test_https_needs_the_authority_that_signed(consul: ConsulServer) -> No
         other = distrustful.begin(MemberRole.MASTER, "m1")
         assert await distrustful.until(lambda: other.last(CoordAway))
         away = other.last(CoordAway)
-        assert away is not None and "TLS" in away.reason and consul.tls_url in away.reason
+        assert away is not None
+        assert "TLS" in away.reason
+        assert consul.tls_url in away.reason
     finally:
         await backend.end()
         await distrustful.end()
@@ -100,7 +103,8 @@ async def test_a_wrong_datacenter_is_named(consul: ConsulServer) -> None:
         master = wrong.begin(MemberRole.MASTER, "m1")
         assert await wrong.until(lambda: master.last(CoordAway))
         away = master.last(CoordAway)
-        assert away is not None and "No path to datacenter" in away.reason
+        assert away is not None
+        assert "No path to datacenter" in away.reason
         good = right.begin(MemberRole.MASTER, "m1")
         assert await right.until(lambda: good.leads)
     finally:
@@ -119,7 +123,8 @@ async def test_too_many_connections_are_named(own_consul: ConsulServer) -> None:
     node = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: node.last(CoordAway))
     away = node.last(CoordAway)
-    assert away is not None and "http_max_conns_per_client" in away.reason
+    assert away is not None
+    assert "http_max_conns_per_client" in away.reason
     await backend.end()
 
 
@@ -134,8 +139,10 @@ async def test_a_foreign_holder_is_waited_for_and_described(
     master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: (seen := master.last(LeaderSeen)) and seen.detail)
     seen = master.last(LeaderSeen)
-    assert seen is not None and seen.master_id is None
-    assert session in seen.detail and "mine, says the stranger" in seen.detail
+    assert seen is not None
+    assert seen.master_id is None
+    assert session in seen.detail
+    assert "mine, says the stranger" in seen.detail
     await asyncio.sleep(2)
     assert not master.leads
     consul.put(f"/v1/session/destroy/{session}")
@@ -159,7 +166,8 @@ async def test_garbage_in_the_key_harms_nobody(
     consul.put(key, garbage)  # Consul lets anybody write who has the right, lock or not
     assert await backend.until(lambda: _is_written_by(consul, key, "m1"))
     assert await backend.until(lambda: sees(worker, "m1"))
-    assert master.leads and master.all(Deposed) == []
+    assert master.leads
+    assert master.all(Deposed) == []
     assert len(master.all(Elected)) == 1
 
 
@@ -183,7 +191,8 @@ async def test_strange_services_are_no_members(
     master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: (seen := master.last(MastersChanged)) and seen.masters)
     seen = master.last(MastersChanged)
-    assert seen is not None and [sighting.member for sighting in seen.masters] == [master.me]
+    assert seen is not None
+    assert [sighting.member for sighting in seen.masters] == [master.me]
     for id in ("strange", "bad"):
         consul.put(f"/v1/agent/service/deregister/{id}")
 
@@ -205,7 +214,8 @@ async def test_the_entry_of_a_dead_host_can_be_removed(
     master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: (seen := master.last(WorkersChanged)) and seen.workers)
     seen = master.last(WorkersChanged)
-    assert seen is not None and seen.workers[0].health is Health.CRITICAL
+    assert seen is not None
+    assert seen.workers[0].health is Health.CRITICAL
     client = ConsulClient(ConsulSettings(consul.url), master.me)
     call = DeregisterDead("lost-host", service_id(lost))
     assert await asyncio.to_thread(client.perform, call) == CallDone(call)

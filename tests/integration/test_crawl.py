@@ -18,7 +18,7 @@ from tests.servers.reference_set import POSTGRES_MANUAL, reference_set
 from tests.web.server import MisbehavingWeb
 from zcrawl.demo.catalogue import DemoCatalogue
 from zcrawl.demo.server import DemoServer, demo_site
-from zcrawl.errors import RefusedError
+from zcrawl.errors import RefusedError, UsageError
 from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.roles.client import MeshClient, controls_in, is_live
 from zcrawl.roles.embedded import EmbeddedCluster
@@ -77,7 +77,8 @@ def test_a_job_tells_who_has_crawled_it(shop: DemoServer, tmp_path: Path) -> Non
     shown = command("job", 1, "--data", tmp_path / "d", "--json", cwd=tmp_path)
     (action,) = json.loads(shown.stdout)["last_actions"]
     user, _, host = action["by"].partition("@")
-    assert user and host == os.uname().nodename
+    assert user
+    assert host == os.uname().nodename
 
 
 def test_the_command_crawls_writes_and_sums_up(shop: DemoServer, tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ async def test_an_output_that_cannot_be_written_is_named(shop: DemoServer, tmp_p
     async with EmbeddedCluster(tmp_path / "data", 1) as cluster:
         folder = tmp_path / "folder.jsonl"
         folder.mkdir()
-        with pytest.raises(Exception, match="is no file"):
+        with pytest.raises(UsageError, match="is no file"):
             await crawl(cluster, spec, [shop.url], folder)
         (trouble,) = cluster.snapshot().outputs.troubles
         assert trouble.error == "output_unwritable"

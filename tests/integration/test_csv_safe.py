@@ -41,4 +41,5 @@ def test_formulas_are_text_in_files_that_ask_for_it(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert titles(tmp_path / "x.csv") == expected
     wrong = command("export", "j", "--csv-safe", "--out", "x.jsonl", "--data", "d", cwd=tmp_path)
-    assert wrong.returncode == 2 and "--csv-safe is for CSV" in wrong.stderr
+    assert wrong.returncode == 2
+    assert "--csv-safe is for CSV" in wrong.stderr

@@ -72,12 +72,14 @@ def test_what_a_spider_raises_is_told_with_type_message_file_and_line(
     (then,) = lines_of(done, "then: ")
     assert then == f"then: zcrawl test --spider sp.py:Books {url}"
     test = command(*shlex.split(then)[2:], cwd=tmp_path)
-    assert test.returncode == 1 and raised in test.stdout
+    assert test.returncode == 1
+    assert raised in test.stdout
 
     view = json_of(tmp_path, "job", 1)
     assert view["examples"]["failed"] == {"spider_error": {"url": url, "detail": raised}}
     shown = command("job", 1, "--data", "d", cwd=tmp_path).stdout
-    assert f"{raised} at {url}" in shown and f"zcrawl test --spider sp.py:Books {url}" in shown
+    assert f"{raised} at {url}" in shown
+    assert f"zcrawl test --spider sp.py:Books {url}" in shown
     failed = command("export", 1, "--failed", "--data", "d", cwd=tmp_path).stdout
     rows = {row["state"]: row for row in map(json.loads, failed.splitlines())}
     assert (rows["dead"]["url"], rows["dead"]["detail"]) == (url, raised)
@@ -88,7 +90,8 @@ def test_the_json_summary_has_the_reasons_with_their_examples(shop: str, tmp_pat
     (tmp_path / "sp.py").write_text(SPIDER)
     done = crawl(tmp_path, f"{shop}/empty", f"{shop}/none", "--spider", "sp.py:Books", "--json")
     summary = json.loads(done.stdout.splitlines()[-1])
-    assert done.stderr == "" and done.returncode == 1
+    assert done.stderr == ""
+    assert done.returncode == 1
     assert summary["failed_reasons"] == {"http_404": 1, "spider_error": 1}
     assert summary["examples"]["failed"].keys() == {"http_404", "spider_error"}
     assert summary["examples"]["failed"]["http_404"] == {"url": f"{shop}/none", "detail": ""}
@@ -131,7 +134,8 @@ def test_items_set_aside_are_told_with_field_value_and_page(shop: str, tmp_path:
     view = json_of(tmp_path, "job", 1)
     assert view["examples"]["rejected"].keys() == {"schema: price", "required: title"}
     shown = command("job", 1, "--data", "d", cwd=tmp_path).stdout
-    assert 'price is "n/a"' in shown and f"zcrawl test JOB.toml {shop}/empty" in shown
+    assert 'price is "n/a"' in shown
+    assert f"zcrawl test JOB.toml {shop}/empty" in shown
     again = json_of(tmp_path, "crawl", "--job", "job.toml", *QUICK[:5], "--out", "p.jsonl")
     assert again["rejected_items"] == {"schema: price": 1, "required: title": 1}
     assert again["examples"]["rejected"]["schema: price"]["url"] == f"{shop}/b2"
@@ -201,7 +205,8 @@ def test_an_expired_certificate_is_told_in_words(tmp_path: Path) -> None:
         thread.join()
     assert done.returncode == 1
     (line,) = lines_of(done, "failed: tls × 1: ")
-    assert "certificate has expired" in line and url in line
+    assert "certificate has expired" in line
+    assert url in line
     assert lines_of(done, "then: ") == [f"then: zcrawl test job.toml {url}"]
 
 
@@ -221,7 +226,8 @@ def test_robots_depth_and_scope_are_told_with_what_to_do(tmp_path: Path) -> None
     assert f"skipped: robots × 1: {forbidden} at {origin}/private/1" in lines
     assert any("--no-robots" in line for line in lines)
     (left_out,) = lines_of(done, "links not followed: ")
-    assert "out_of_scope_host × 1" in left_out and "too_deep × 1 (scope.max_depth" in left_out
+    assert "out_of_scope_host × 1" in left_out
+    assert "too_deep × 1 (scope.max_depth" in left_out
     assert only.returncode == 1, "nothing was answered with 2xx or 304"
 
 
@@ -234,4 +240,6 @@ def test_what_a_page_puts_into_an_error_cannot_command_the_terminal(tmp_path: Pa
         shown = command("job", 1, "--data", "d", cwd=tmp_path)
     assert "\x1b" not in done.stderr + shown.stdout
     (line,) = lines_of(done, "failed: spider_error")
-    assert "[31mred" in line and "[bold]x[/bold]" in line and line.endswith(f" at {origin}/")
+    assert "[31mred" in line
+    assert "[bold]x[/bold]" in line
+    assert line.endswith(f" at {origin}/")

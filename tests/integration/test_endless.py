@@ -58,7 +58,8 @@ async def test_pages_that_name_ever_another_one_as_canonical_are_left(tmp_path: 
         spec = JobSpec("onward", politeness=FAST, scope=Scope(collapse_canonical=True))
         async with EmbeddedCluster(tmp_path, 1) as cluster:
             view = await crawl(cluster, spec, [web.url("/onward/0")])
-        assert web.hits("/onward/10") == 1 and web.hits("/onward/11") == 0
+        assert web.hits("/onward/10") == 1
+        assert web.hits("/onward/11") == 0
     assert view["skipped_reasons"] == {"canonical": 11, "too_many_redirects": 1}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,10 @@ async def test_a_crawl_shows_its_certificate_and_trusts_its_own_ca(
 ) -> None:
     """Through the whole crawler; without the certificate the door stays closed."""
     made = make_certificates(tmp_path)
-    keys = {"client_cert": str(made.client_cert), "client_key": str(made.client_key)}
+    keys: dict[str, Any] = {
+        "client_cert": str(made.client_cert),
+        "client_key": str(made.client_key),
+    }
     async with members_only(made) as url, EmbeddedCluster(tmp_path / "d", 1) as cluster:
         for name, more, pages in (("member", keys, 1), ("stranger", {}, 0)):
             fetch = Fetch(engine=engine, ca_file=str(made.ca), retries=0, **more)

@@ -49,10 +49,13 @@ def test_a_catalogue_of_tags_lists_and_books_is_one_job_file(
     assert len(crawled_items) == len(books) == summary["items"]
     for item in crawled_items:
         book = books["/" + item["url"].removeprefix(shop.url)]
-        assert item["title"] == book.title and item["author"] == book.author
-        assert item["price"] == book.price_cents / 100 and item["currency"] == "EUR"
+        assert item["title"] == book.title
+        assert item["author"] == book.author
+        assert item["price"] == book.price_cents / 100
+        assert item["currency"] == "EUR"
         assert (item["rating"], item["stock"], item["year"]) == (book.rating, book.stock, book.year)
-        assert item["number"] == book.number and item["description"] == book.description
+        assert item["number"] == book.number
+        assert item["description"] == book.description
         assert [tag["name"] for tag in item["tags"]] == [tag.name for tag in book.tags]
         assert item["tags"][0]["link"] == shop.url.rstrip("/") + book.tags[0].path
     lists = [path for path in BOOKS.paths() if path.startswith("/tags/") and path != "/tags/"]
@@ -117,7 +120,8 @@ def test_items_that_break_the_rules_are_set_aside_counted_and_exported(tmp_path:
     assert view["fields"]["price"] == {"filled": 2, "empty": 1, "failed": 1, "percent": 50.0}
     output = command("export", "prices", "--data", "d", "--rejected", cwd=tmp_path).stdout
     (rejected,) = map(json.loads, output.splitlines())
-    assert rejected["url"] == f"{origin}/ugly" and rejected["reason"] == "required: title"
+    assert rejected["url"] == f"{origin}/ugly"
+    assert rejected["reason"] == "required: title"
     assert rejected["item"] == {"url": f"{origin}/ugly", "title": None, "price": -3.0}
     output = command("export", "prices", "--data", "d", "--problems", cwd=tmp_path).stdout
     (problem,) = map(json.loads, output.splitlines())
@@ -175,8 +179,10 @@ story = { main = true, type = "markdown" }
     with static_site({"/": ("text/html", ARTICLE)}) as origin:
         run(tmp_path, job, f"{origin}/")
     (item,) = items(tmp_path / "out.jsonl")
-    assert "took the old bridge" in item["text"] and "took the old bridge" in item["story"]
-    assert "imprint" not in item["text"] and "Sport" not in item["text"]
+    assert "took the old bridge" in item["text"]
+    assert "took the old bridge" in item["story"]
+    assert "imprint" not in item["text"]
+    assert "Sport" not in item["text"]
 
 
 def test_a_broken_selector_is_told_before_anything_is_fetched(tmp_path: Path) -> None:
@@ -196,14 +202,18 @@ def test_the_test_command_shows_a_table_and_again_when_the_file_is_saved(
     book = shop.url + next(path for path in BOOKS.paths() if path.count("-") > 1).lstrip("/")
     done = command("test", "job.toml", book, "--block", "book", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "rating" in done.stdout and "item" in done.stdout
+    assert "rating" in done.stdout
+    assert "item" in done.stdout
     linked = command("test", "job.toml", shop.url, cwd=tmp_path).stdout
-    assert "→ list" in linked and "not followed" in linked
+    assert "→ list" in linked
+    assert "not followed" in linked
     assert command("test", "job.toml", book, "--block", "nope", cwd=tmp_path).returncode == 2
     watching = start("test", "job.toml", book, "--block", "book", "--watch", cwd=tmp_path)
-    assert watching.stderr is not None and watching.stdout is not None
+    assert watching.stderr is not None
+    assert watching.stdout is not None
     lines: list[str] = []
-    thread = threading.Thread(target=lambda: lines.extend(iter(watching.stderr.readline, "")))
+    next_line = watching.stderr.readline
+    thread = threading.Thread(target=lambda: lines.extend(iter(next_line, "")))
     thread.start()
     wait_until(lambda: len(lines) >= 1)
     job.write_text(job.read_text().replace('title = { css = "h1"', 'title = { css = "h1[["'))
@@ -217,4 +227,5 @@ def test_the_test_command_shows_a_table_and_again_when_the_file_is_saved(
     watching.stdout.close()
     watching.stderr.close()
     assert watching.returncode == 130
-    assert "rating" in out and "stars" in out
+    assert "rating" in out
+    assert "stars" in out

@@ -50,7 +50,8 @@ async def test_a_cluster_that_is_sent_100_000_fuzzed_frames_crawls_on(tmp_path: 
             view = await cluster.ask("job", {"ref": str(reply["job"])})
             counters, mishaps = cluster.snapshot().counters, cluster.snapshot().mishaps
         assert mishaps == MishapsView()
-        assert counters["bad_frame"] > FRAMES // 10 and counters["bad_body"] > 1_000
+        assert counters["bad_frame"] > FRAMES // 10
+        assert counters["bad_body"] > 1_000
         assert (view["failed"], view["state"]) == (0, "completed")
         urls = [item["url"] for item in items(out)]
         assert len(urls) == len(set(urls))

@@ -122,7 +122,8 @@ async def test_a_hostile_spider_takes_no_other_page_with_it(tmp_path: Path) -> N
             assert len(site.of(f"/{path}")) == 3, path
         assert len(site.of("/writes")) == len(site.of("/forges")) == 3
         forked = [line.split() for line in (tmp_path / "forked").read_text().splitlines()]
-        assert len(forked) == 3 and not any(alive(int(pid)) for pid, _ in forked)
+        assert len(forked) == 3
+        assert not any(alive(int(pid)) for pid, _ in forked)
         assert {locks for _, locks in forked} == {"0"}, "the data folder's lock is not theirs"
         assert len(site.of("/raises")) == len(site.of("/endless")) == 1
         failed = command(

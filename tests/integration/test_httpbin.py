@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.crawling import crawl, items
 from tests.servers.httpbin_server import httpbin
-from zcrawl.model.spec import Auth, Fetch, JobSpec, Output, Politeness, Scope
+from zcrawl.model.spec import Auth, Fetch, JobSpec, OutputSpec, Politeness, Scope
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.offline import open_readonly
 from zcrawl.store.queries import Failures, ReadFailed
@@ -53,7 +53,7 @@ async def fetch(bin: str, folder: Path, paths: list[str], **options: Any) -> Fou
         politeness=FAST,
         scope=Scope(max_depth=0, collapse_redirects=False),
         fetch=settings,
-        output=Output(keep_html=True),
+        output=OutputSpec(keep_html=True),
     )
     out = folder / "o.jsonl"
     async with EmbeddedCluster(folder, 1) as cluster:

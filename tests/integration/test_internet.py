@@ -34,7 +34,8 @@ def crawl(net: Internet, folder: Path, text: str, workers: int = 2) -> dict[str,
     (folder / "job.toml").write_text(text)
     flags = ("--job", "job.toml", "--workers", str(workers), "--data", "d", "--json")
     done = net.run(*ZCRAWL, "crawl", *flags, cwd=folder, timeout_s=PATIENCE_S)
-    assert done.returncode in (0, 1) and done.stdout, done.stderr
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stdout, done.stderr
     process = net.run(
         *(*ZCRAWL, "job", "1", "--data", "d", "--json"), cwd=folder, timeout_s=PATIENCE_S
     )

@@ -149,7 +149,8 @@ def test_a_job_that_no_live_worker_can_do_is_accepted_and_said(
     assert done.returncode == 0
     assert done.stdout.strip().isdigit()
     assert words in done.stderr
-    assert "install" in done.stderr and "zcrawl cancel" in done.stderr
+    assert "install" in done.stderr
+    assert "zcrawl cancel" in done.stderr
     view = zcrawl("job", "lacking", "--data", "data", folder=folder)
     assert words in view.stdout
     zcrawl("cancel", "lacking", "--data", "data", folder=folder)
@@ -194,7 +195,7 @@ async def test_a_crawl_whose_proxies_refuse_it_says_so(tmp_path: Path) -> None:
         secret = {"ZCRAWL_SECRET_PW": "wrong"}
         arguments = ("crawl", "job.toml", "--data", "data")
         with Waiting(tmp_path, *arguments, env=secret) as waiting:
-            words = "all proxies are down; the last one said: "
+            words = "all proxies are down; the last error was: "
             await asyncio.to_thread(waiting.says, words)
             await asyncio.to_thread(waiting.says, "the proxy wants other credentials")
             job = await asyncio.to_thread(

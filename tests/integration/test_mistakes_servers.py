@@ -36,7 +36,8 @@ def test_commands_say_that_no_worker_is_there_and_that_the_database_is_away(
             to_mysql.refuse()
             waiting.says("the database is away")
             job = zcrawl("job", "a", *config, folder=tmp_path)
-            assert "the database is away" in job.stderr and job.returncode == 3
+            assert "the database is away" in job.stderr
+            assert job.returncode == 3
             to_mysql.accept_again()
             waiting.says("the database is back")
             made.ask("act", {"ref": "a", "action": "cancel"})

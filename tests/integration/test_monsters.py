@@ -198,7 +198,8 @@ def fed(*args: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
     return process
 
 

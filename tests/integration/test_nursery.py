@@ -48,7 +48,8 @@ def test_waiting_processes_end_with_a_parent_that_is_killed() -> None:
     """kill -9 before anybody was told anything: two seconds later nobody is left."""
     process = program("with Nursery(work, 3): say('here'); time.sleep(60)")
     try:
-        assert process.stdout is not None and process.stdout.readline() == "here\n"
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
         waiting = children(process.pid)
         assert len(waiting) == 3
         process.kill()
@@ -61,7 +62,8 @@ def test_processes_that_nobody_needed_end_with_the_block() -> None:
     """They see the end of their socket; the parent leaves no zombie either."""
     process = program("with Nursery(work, 2): pass\nsay('left'); time.sleep(60)")
     try:
-        assert process.stdout is not None and process.stdout.readline() == "left\n"
+        assert process.stdout is not None
+        assert process.stdout.readline() == "left\n"
         assert children(process.pid) == []
     finally:
         end(process)
@@ -127,7 +129,8 @@ def test_a_process_with_threads_is_not_forked() -> None:
     """
     process = program(text)
     try:
-        assert process.stdout is not None and process.stdout.readline() == "None\n"
+        assert process.stdout is not None
+        assert process.stdout.readline() == "None\n"
     finally:
         end(process)
 

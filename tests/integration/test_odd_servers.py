@@ -58,7 +58,8 @@ async def test_odd_robots_txts_are_read_as_far_as_they_go(tmp_path: Path) -> Non
         view = await crawl(cluster, spec, seeds)
         page_counts = {name: len({hit.path for hit in _pages(web)}) for name, web in webs.items()}
     assert page_counts == {name: pages for name, (*_, pages) in ROBOTS.items()}
-    assert view["pages"] == sum(page_counts.values()) and view["failed"] == 0
+    assert view["pages"] == sum(page_counts.values())
+    assert view["failed"] == 0
 
 
 def _pages(web: MisbehavingWeb) -> list[Hit]:

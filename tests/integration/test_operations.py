@@ -84,7 +84,8 @@ def test_a_job_is_submitted_watched_repeated_and_deleted(
             6,
         )
         code, name, message = zcrawl.refused("submit", seed, "--name", "six")
-        assert (code, name) == (1, "name_exists") and "1" in message
+        assert (code, name) == (1, "name_exists")
+        assert "1" in message
         again = zcrawl.ok("submit", seed, "--name", "six", "--again", "--wait")
         assert (again["job"], again["run"], again["pages"]) == (1, 2, 6)
         update = ("submit", seed, "--name", "six", "--update", "--rate", 0, "--depth", 0, "--wait")
@@ -138,12 +139,16 @@ def test_a_job_tells_what_it_is_doing_while_it_runs(web: MisbehavingWeb, zcrawl:
         wait_until(lambda: zcrawl.job("slow")["pages"] == 1, 30)
         view = zcrawl.job("slow")
         assert (view["state"], view["percent"], view["reason"]) == ("running", 50.0, "")
-        assert view["in_flight_urls"] == [seeds[1]] and view["in_flight"] == 1
-        assert len(view["workers"]) == 1 and view["workers"][0] in ("w1", "w2")
+        assert view["in_flight_urls"] == [seeds[1]]
+        assert view["in_flight"] == 1
+        assert len(view["workers"]) == 1
+        assert view["workers"][0] in ("w1", "w2")
         assert (view["spec"]["seeds"], view["spec"]["scope"]["max_depth"]) == (seeds, 2)
-        assert view["created_at"] <= view["started_at"] and view["ended_at"] is None
+        assert view["created_at"] <= view["started_at"]
+        assert view["ended_at"] is None
         shown = zcrawl("job", "slow").stdout
-        assert f"fetching 1  {seeds[1]}" in shown and "percent" in shown
+        assert f"fetching 1  {seeds[1]}" in shown
+        assert "percent" in shown
         done = zcrawl.until_job("slow", "state", "completed")
         assert (done["percent"], done["workers"], done["in_flight_urls"]) == (100.0, [], [])
         assert done["started_at"] == view["started_at"] < done["ended_at"]
@@ -215,7 +220,8 @@ def test_nodes_are_shown_and_drained(web: MisbehavingWeb, zcrawl: Operator) -> N
         view = zcrawl.until_job("g", "state", "completed")
         assert (view["pages"], view["failed"]) == (60, 0)
         states = {row["id"]: row["state"] for row in zcrawl.ok("nodes")["workers"]}
-        assert states["w1"] == "draining" and states["w2"] in ("idle", "busy")
+        assert states["w1"] == "draining"
+        assert states["w2"] in ("idle", "busy")
         assert "drained: w1" in zcrawl("nodes").stderr
         assert len(children(process.pid)) == 2
         assert zcrawl.refused("drain", "w9")[:2] == (1, "no_such_node")
@@ -252,7 +258,8 @@ def test_seeds_come_from_a_file_and_from_stdin(web: MisbehavingWeb, zcrawl: Oper
     assert zcrawl.ok("crawl", "--seeds", "-", *flags, input=text)["pages"] == 1_200
     late = zcrawl("crawl", "--seeds", "-", *flags, input=text + "no url\n")
     assert late.returncode == 1
-    assert "1203" in late.stderr and "1200 pages" in late.stderr
+    assert "1203" in late.stderr
+    assert "1200 pages" in late.stderr
 
 
 def peak_kb(pid: int) -> int:

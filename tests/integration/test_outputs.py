@@ -92,7 +92,8 @@ def test_parquet_csv_and_jsonl_hold_the_same_items(shop: DemoServer, tmp_path: P
     assert once([row["url"] for row in table])
     assert sorted(table, key=str) == sorted(lines, key=str)
     head, *rows = (tmp_path / "d" / "b-1.csv").read_text().splitlines()
-    assert len(rows) == N and head.startswith("url,title,author,price,currency")
+    assert len(rows) == N
+    assert head.startswith("url,title,author,price,currency")
     for name in ("e.parquet", "e.jsonl", "e.csv"):
         done = command("export", "books", "--data", "d", "--out", name, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -100,7 +101,8 @@ def test_parquet_csv_and_jsonl_hold_the_same_items(shop: DemoServer, tmp_path: P
     assert items(tmp_path / "e.jsonl") == lines
     assert (tmp_path / "e.csv").read_bytes() == (tmp_path / "d" / "b-1.csv").read_bytes()
     refused = command("export", "books", "--data", "d", "--out", "e.warc.gz", cwd=tmp_path)
-    assert refused.returncode == 2 and "no captured pages" in refused.stderr
+    assert refused.returncode == 2
+    assert "no captured pages" in refused.stderr
 
 
 def test_an_archive_holds_each_page_and_gives_the_same_items_again(
@@ -174,7 +176,8 @@ def test_after_kill_9_local_files_hold_each_item_once(
     assert (len(parts) > 1) == bool(rotate)
     if rotate:
         sizes = [path.stat().st_size for path in sorted(folder.glob("books-1*.jsonl"))[:-1]]
-        assert len(sizes) > 1 and all(size >= 6000 for size in sizes)
+        assert len(sizes) > 1
+        assert all(size >= 6000 for size in sizes)
 
 
 def test_after_kill_9_s3_holds_each_item_and_each_body_once(
@@ -220,7 +223,8 @@ def test_s3_that_is_away_is_told_and_gets_its_items_when_it_is_back(
     output = f'to = ["s3://{BUCKET}/x.jsonl"]'
     args = arguments(shop, tmp_path, output, "--rate", 0)
     done = command(*args, cwd=tmp_path, env={**os.environ, **environment})
-    assert done.returncode == 1 and "s3_unavailable" in done.stderr
+    assert done.returncode == 1
+    assert "s3_unavailable" in done.stderr
     with s3_server() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -239,7 +243,8 @@ def test_a_crawl_of_one_compressed_page_is_archived_as_it_came(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     data = (tmp_path / "x.warc.gz").read_bytes()
     (body,) = [body for kind, _, body in records(data) if kind == "response"]
-    assert b"<" in body and not body.startswith(b"\x1f\x8b")
+    assert b"<" in body
+    assert not body.startswith(b"\x1f\x8b")
     assert b"\nContent-Encoding: gzip" in gzip.decompress(data)
 
 
@@ -252,10 +257,12 @@ def test_an_output_that_failed_at_the_end_is_completed_by_resume(
     blocking.write_text("a file where a folder should be")
     args = arguments(shop, tmp_path, 'to = ["out/x.jsonl", "out/x.parquet"]', "--rate", 0)
     failed = command(*args, cwd=tmp_path)
-    assert failed.returncode == 2 and "output_unwritable" in failed.stderr
+    assert failed.returncode == 2
+    assert "output_unwritable" in failed.stderr
     blocking.unlink()
     done = command("crawl", "--resume", "--data", tmp_path / "d", cwd=tmp_path)
-    assert done.returncode == 0 and "nothing to resume" in done.stderr
+    assert done.returncode == 0
+    assert "nothing to resume" in done.stderr
     assert once([item["url"] for item in items(blocking / "x.jsonl")])
     assert pq.read_table(blocking / "x.parquet").num_rows == N
 
@@ -282,12 +289,14 @@ def test_a_crawl_without_items_leaves_an_empty_file_of_every_format(
     local = {path.name: path.read_bytes() for path in (tmp_path / "d").glob("x*")}
     number = "-00000" if cut else ""
     expected = {name.replace("x", f"x{number}", 1) for name in names}
-    assert set(local) == expected and expected <= set(stored_objects)
+    assert set(local) == expected
+    assert expected <= set(stored_objects)
     for files in (local, stored_objects):
         assert files[f"x{number}.jsonl"] == b""
         assert files[f"x{number}.csv"] == b"url,title,price\r\n"
         table = pq.read_table(io.BytesIO(files[f"x{number}.parquet"]))
-        assert table.num_rows == 0 and table.column_names == ["url", "title", "price"]
+        assert table.num_rows == 0
+        assert table.column_names == ["url", "title", "price"]
         kinds = [kind for kind, *_ in records(files[f"x{number}.warc.gz"])]
         assert kinds == ["warcinfo", "response", "request", "metadata"], "the 404 was an answer"
 
@@ -300,7 +309,8 @@ def test_an_old_output_that_cannot_be_written_fails_no_later_crawl(
     (tmp_path / "d" / "old.jsonl").mkdir(parents=True)
     options = ("--rate", 0, "--max-pages", 10)
     failed = command(*arguments(shop, tmp_path, 'to = ["old.jsonl"]', *options), cwd=tmp_path)
-    assert failed.returncode != 0 and "old.jsonl is no file" in failed.stderr, failed.stderr
+    assert failed.returncode != 0, failed.stderr
+    assert "old.jsonl is no file" in failed.stderr, failed.stderr
     job = json.loads(command("job", "books", "--data", "d", "--json", cwd=tmp_path).stdout)
     (output,) = job["outputs"]
     assert output["problem"].startswith("[output_unwritable]")

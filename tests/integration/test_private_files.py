@@ -18,7 +18,7 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from tests.web.echo_site import EchoSite, echo_site
-from zcrawl.model.spec import Output
+from zcrawl.model.spec import OutputSpec
 from zcrawl.roles.client import is_live
 
 UMASKS = [0o022, 0o000]
@@ -77,7 +77,8 @@ def test_a_data_folder_is_closed_to_others(tmp_path: Path, umask: int, site: Ech
     crawl(tmp_path, umask, f"{site.origin}/", "--allow-private", "--name", "plain")
     names = {path.suffix for path in (tmp_path / "d").rglob("*")}
     assert {".db", ".log", ".jsonl", ".csv", ".parquet", ".gz"} <= names
-    assert (tmp_path / "d" / "blobs").is_dir() and (tmp_path / "d" / "sub").is_dir()
+    assert (tmp_path / "d" / "blobs").is_dir()
+    assert (tmp_path / "d" / "sub").is_dir()
     assert open_to_others(tmp_path / "d") == {}
     assert {mode(path) for path in (tmp_path / "d").rglob("*") if path.is_file()} == {0o600}
 
@@ -189,7 +190,8 @@ def test_a_folder_that_was_open_before_is_warned_of_and_its_files_are_closed(
     for name in ("zcrawl.db", "zcrawl.log"):
         (data / name).chmod(0o644)
     warned = crawl(tmp_path, 0, *start)
-    assert "is open to other users (mode 755)" in warned and "chmod 700" in warned
+    assert "is open to other users (mode 755)" in warned
+    assert "chmod 700" in warned
     assert open_to_others(data) == {"d": "755"}
     assert "is open to other users" in command("doctor", "--data", "d", cwd=tmp_path).stdout
     assert "data_folder_open" in (data / "zcrawl.log").read_text()
@@ -218,11 +220,12 @@ def test_masters_and_workers_of_a_cluster_make_private_files(
             page_site(tmp_path, 20) as pages,
             cluster(tmp_path, consul.url, mysql, masters=1, workers=1) as made,
         ):
-            _, run = made.submit(pages, output=Output(keep_html=True, to=("jsonl",)))
+            _, run = made.submit(pages, output=OutputSpec(keep_html=True, to=("jsonl",)))
             made.complete(run)
             data = [tmp_path / "m1", tmp_path / "w1"]
             wait_until(lambda: list(data[0].glob("outputs/*.jsonl")) != [])
-            assert (data[1] / "lives.json").exists() and (data[1] / "pulses").is_dir()
+            assert (data[1] / "lives.json").exists()
+            assert (data[1] / "pulses").is_dir()
             assert [open_to_others(folder) for folder in data] == [{}, {}]
     finally:
         os.umask(before)

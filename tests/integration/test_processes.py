@@ -167,7 +167,8 @@ async def test_a_worker_that_slept_for_15_seconds_changes_nothing(tmp_path: Path
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
         after = stored(data)
-        assert late and {url: after[url] for url in late} == {url: before[url] for url in late}
+        assert late
+        assert {url: after[url] for url in late} == {url: before[url] for url in late}
         urls = [item["url"] for item in items(out)]
         assert len(urls) == len(set(urls))
         assert set(urls) == site.urls() == after.keys()
@@ -195,7 +196,9 @@ async def test_a_leader_with_an_error_of_its_own_leads_again_from_the_database(
             reply = await cluster.ask("submit", submission(spec, [shop.url], out))
             run = reply["run"]
             await until(lambda: run_of(cluster, run).get("pages", 0) >= 20)
-            leader = cluster._master.machine.leader  # type: ignore[union-attr]
+            assert cluster._master is not None
+            leader = cluster._master.machine.leader
+            assert leader is not None
             monkeypatch.setattr(leader.state.planner, "plan", None)
             await until(lambda: run_of(cluster, run).get("state") == "completed")
             await cluster.flush_outputs()
@@ -237,5 +240,6 @@ async def test_a_leader_that_fails_at_every_try_waits_longer_each_time_and_says_
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
         urls = [item["url"] for item in items(out)]
-        assert len(urls) == len(set(urls)) and view["failed"] == 0
+        assert len(urls) == len(set(urls))
+        assert view["failed"] == 0
         assert set(urls) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}

@@ -16,14 +16,19 @@ from zcrawl.model.reasons.registry import all_reasons, find_reason
 def test_a_reason_is_explained_with_what_to_do(tmp_path: Path) -> None:
     """One entry has code, class, meaning and remedy; a parameter does not matter."""
     done = command("reasons", "robots", cwd=tmp_path)
-    assert done.returncode == 0 and done.stderr == ""
+    assert done.returncode == 0
+    assert done.stderr == ""
     lines = dict(line.split(None, 1) for line in done.stdout.splitlines())
-    assert lines["code"] == "robots" and lines["class"] == "skip"
-    assert "forbids" in lines["meaning"] and "--no-robots" in lines["remedy"]
+    assert lines["code"] == "robots"
+    assert lines["class"] == "skip"
+    assert "forbids" in lines["meaning"]
+    assert "--no-robots" in lines["remedy"]
     status = command("reasons", "http_404", "--json", cwd=tmp_path)
     view = json.loads(status.stdout)
-    assert view["pattern"] == "http_STATUS" and view["class"] == ["failure"]
-    assert "HTTP status" in view["meaning"] and view["remedy"]
+    assert view["pattern"] == "http_STATUS"
+    assert view["class"] == ["failure"]
+    assert "HTTP status" in view["meaning"]
+    assert view["remedy"]
 
 
 def test_all_reasons_are_listed_by_class(tmp_path: Path) -> None:
@@ -40,7 +45,8 @@ def test_all_reasons_are_listed_by_class(tmp_path: Path) -> None:
 def test_an_unknown_reason_names_what_may_be_meant(tmp_path: Path) -> None:
     """Exit 2, one line on stderr, nothing on stdout."""
     done = command("reasons", "robot", cwd=tmp_path)
-    assert done.returncode == 2 and done.stdout == ""
+    assert done.returncode == 2
+    assert done.stdout == ""
     assert done.stderr.startswith("zcrawl: no reason 'robot'; did you mean robots")
     assert done.stderr.count("\n") == 1
     process = command("reasons", "qqqqqqqq", "--json", cwd=tmp_path)
@@ -54,7 +60,18 @@ def test_each_reason_that_real_crawls_store_is_registered(tmp_path: Path) -> Non
     with WebThread() as web:
         names = [name for name in sorted(BEHAVIOURS) if name != "index"]
         (tmp_path / "seeds").write_text("\n".join(web.url(f"/{name}") for name in names))
-        flags = ("--depth", 1, "--retries", 0, "--rate", 0, "--workers", 1, "--timeout", 2)
+        flags: tuple[object, ...] = (
+            "--depth",
+            1,
+            "--retries",
+            0,
+            "--rate",
+            0,
+            "--workers",
+            1,
+            "--timeout",
+            2,
+        )
         flags += ("--max-pages", 150, "--exclude", "/good/10/1", "--json")
         where = ("--out", tmp_path / "o.jsonl", "--data", tmp_path / "d")
         done = command("crawl", "--seeds", "seeds", *flags, *where, cwd=tmp_path)

@@ -72,9 +72,11 @@ def test_a_product_that_redirects_lead_to_is_there_once(tmp_path: Path, shop: st
     """Whoever comes first; all links are followed, and each request has its reason."""
     pages, view = crawl(tmp_path, shop, "")
     assert pages == sorted(LINKS)
-    assert view["state"] == "completed" and view["pages"] == len(LINKS)
+    assert view["state"] == "completed"
+    assert view["pages"] == len(LINKS)
     reasons = view["skipped_reasons"]
-    assert isinstance(reasons, dict) and set(reasons) <= {"duplicate", "redirect_target"}
+    assert isinstance(reasons, dict)
+    assert set(reasons) <= {"duplicate", "redirect_target"}
     listed = command("export", "shop", "--failed", cwd=tmp_path).stdout.splitlines()
     reasons_by_path = {
         row["url"].removeprefix(shop): row["reason"] for row in map(json.loads, listed)
@@ -88,4 +90,5 @@ def test_a_job_that_does_not_collapse_redirects_has_them_all(tmp_path: Path, sho
     """As many items as requests that were answered."""
     pages, view = crawl(tmp_path, shop, "[scope]\ncollapse_redirects = false")
     assert len(pages) == view["pages"] == 8
-    assert pages.count("/product/2") == 2 and view["skipped"] == 0
+    assert pages.count("/product/2") == 2
+    assert view["skipped"] == 0

@@ -109,7 +109,8 @@ def test_blocks_by_url_by_selector_and_by_link_read_every_type_of_field(tmp_path
         "who": {"name": "Ann", "link": f"{origin}/ann"},
         "reviews": [{"stars": 5, "said": "good"}, {"stars": 3, "said": "so so"}],
     }
-    assert "<i>line</i>" in record["html"] and "*line*" in record["markdown"].replace("_", "*")
+    assert "<i>line</i>" in record["html"]
+    assert "*line*" in record["markdown"].replace("_", "*")
     (two,) = [item for item in crawled_items if item["url"] == f"{origin}/two"]
     assert (two["price"], two["pages"], two["stock"], two["tags"]) == (None, 0, False, [])
     (product,) = [item for item in crawled_items if item["url"] == f"{origin}/product"]
@@ -143,7 +144,8 @@ def test_what_init_writes_is_tested_and_crawls_as_it_is(tmp_path: Path) -> None:
             text=True,
             timeout=60,
         )
-        assert tested.returncode == 0 and " passed" in tested.stdout, tested.stdout
+        assert tested.returncode == 0, tested.stdout
+        assert " passed" in tested.stdout, tested.stdout
         for name in ("rules", "news"):
             args = ("--data", name, "--workers", 1, "--rate", 0, "--out", f"{name}.jsonl")
             done = command("crawl", "--job", f"{name}.toml", *args, "--allow-private", cwd=tmp_path)

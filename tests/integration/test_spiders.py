@@ -69,7 +69,8 @@ async def test_handlers_yield_items_and_requests_of_every_kind(tmp_path: Path) -
         assert by_place["/api/x"]["handler"] == "data"
         other = by_place[f"{site.origin}/other"]
         assert (other["handler"], other["title"]) == ("parse", "Other page")
-        assert other["links"] == [f"{site.origin}/book/1"] and other["type"] == "text/html"
+        assert other["links"] == [f"{site.origin}/book/1"]
+        assert other["type"] == "text/html"
         sent = sorted(
             (item["method"], item["body"], item["meta"].get("q"))
             for item in crawled_items

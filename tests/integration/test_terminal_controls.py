@@ -120,7 +120,8 @@ def test_no_command_lets_a_hostile_site_drive_the_terminal(tmp_path: Path, site:
         "unknown job": ["job", EVERYTHING.replace("\0", "")],
     }.items():
         screens[name] = on_terminal(*args, *data, cwd=tmp_path)
-    assert "owned" in screens["export"] and "owned" in screens["test"]
+    assert "owned" in screens["export"]
+    assert "owned" in screens["test"]
     assert {name: driving(text) for name, text in screens.items() if driving(text)} == {}
     (item,) = [row for row in items(next(tmp_path.glob("d/*-1.jsonl"))) if row["depth"] == 0]
     exported = command("export", "1", *data, cwd=tmp_path).stdout.splitlines()
@@ -135,7 +136,8 @@ def test_what_a_spider_prints_of_a_page_is_shown_by_the_rule(tmp_path: Path, sit
         "[fetch]\nallow_private = true\n"
     )
     screen = on_terminal("test", "s.toml", site, cwd=tmp_path)
-    assert screen.count("owned") >= 4 and "spider_error" in screen
+    assert screen.count("owned") >= 4
+    assert "spider_error" in screen
     assert driving(screen) == []
     data = ["--data", "d"]
     screens = [

@@ -134,7 +134,8 @@ def test_a_spider_is_tried(tmp_path: Path) -> None:
         assert f"request    GET {web.url('/good/4/2')}" in shown.stdout
         (tmp_path / "s.py").write_text(SPIDER.format(url="x").replace('"title")', '"title", 1/0)'))
         failed = report(tmp_path, "s.toml", web.url("/good/4/1"), code=1)
-        assert failed["reason"] == "spider_error" and "line 9" in failed["detail"]
+        assert failed["reason"] == "spider_error"
+        assert "line 9" in failed["detail"]
 
 
 def test_what_a_job_lacks_is_named(tmp_path: Path) -> None:

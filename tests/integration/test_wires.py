@@ -159,7 +159,8 @@ async def test_http2_is_refused_before_the_crawl_where_h2_is_missing(
             ("crawl", "--resume", "--data", "d", "--json"),
         ):
             message = refusal(await asyncio.to_thread(command, *args, cwd=tmp_path))
-            assert "h2" in message and "pip install 'zcrawl[http2]'" in message
+            assert "h2" in message
+            assert "pip install 'zcrawl[http2]'" in message
         assert len(web.log) == request_count
 
 

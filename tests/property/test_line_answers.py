@@ -120,7 +120,8 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(
     answer, _, wire = on_a_line(play)
     assert isinstance(answer, WireResponse), answer
     assert (answer.status, answer.body) == (response["status"], response["body"])
-    assert (b"X-A", b"1") in answer.headers and (b"X-Empty", b"") in answer.headers
+    assert (b"X-A", b"1") in answer.headers
+    assert (b"X-Empty", b"") in answer.headers
     assert not {b"X-Trailer", b"Link"} & dict(answer.headers).keys()
     assert answer.decoded == response["packed"]
     assert wire.sent == HEAD
@@ -175,9 +176,9 @@ def test_what_nobody_asked_for_ends_the_line() -> None:
     def play(line: HttpConnection, wire: Wire) -> asyncio.Future[WireResponse]:
         first = ask(line)
         line.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
-        assert line.usable and not wire.cut
+        assert (line.usable, wire.cut) == (True, False)
         line.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")
-        assert not line.usable and wire.cut
+        assert (line.usable, wire.cut) == (False, True)
         return first
 
     answer, _, _ = on_a_line(play)
@@ -208,7 +209,8 @@ def test_a_reset_is_no_end_of_a_body_without_a_length() -> None:
         return waiting
 
     came, _, _ = on_a_line(play)
-    assert isinstance(came, FetchError) and came.code == "truncated"
+    assert isinstance(came, FetchError)
+    assert came.code == "truncated"
 
 
 class Clock(asyncio.SelectorEventLoop):
@@ -237,7 +239,8 @@ def test_a_process_that_stood_still_blames_no_server() -> None:
         loop.moment += 1.5
         line._look_at_the_clock()
         error = waiting.exception()
-        assert isinstance(error, FetchError) and error.code == "read_timeout"
+        assert isinstance(error, FetchError)
+        assert error.code == "read_timeout"
         assert wire.cut
     finally:
         loop.close()

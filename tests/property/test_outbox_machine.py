@@ -14,8 +14,9 @@ from hypothesis.stateful import (
 
 from tests.unit.machine_tools import result
 from zcrawl.mesh.messages import Ack
+from zcrawl.mesh.timing import WINDOW_RESULTS
 from zcrawl.model.states import Disposition
-from zcrawl.worker.outbox import RESEND_BATCH, RESEND_MOST_S, WINDOW_RESULTS, Entry, Outbox
+from zcrawl.worker.outbox import RESEND_BATCH, RESEND_MOST_S, Entry, Outbox
 
 
 class OutboxMachine(RuleBasedStateMachine):
@@ -153,7 +154,8 @@ class OutboxMachine(RuleBasedStateMachine):
             self.beat_tells_what_was_received()
         while self.contiguous() > self.committed:
             self.commit(9, Disposition.APPLIED, True)
-        assert len(self.outbox) == 0 and self.outbox.bytes == 0
+        assert len(self.outbox) == 0
+        assert self.outbox.bytes == 0
         assert self.forgotten.keys() == set(range(1, self.outbox.produced + 1))
 
 

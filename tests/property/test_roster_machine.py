@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -9,17 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from tests.unit.machine_tools import heartbeat, hello
 from zcrawl.dispatch.roster import (
     FORGET_AFTER_S,
-    HEARTBEAT_S,
-    LOST_AFTER,
-    SUSPECT_AFTER,
     Greeting,
     Roster,
 )
+from zcrawl.mesh.timing import HEARTBEAT_S, LOST_AFTER, SUSPECT_AFTER
 from zcrawl.model.states import NodeState as S
 
 ALIVE = {S.IDLE, S.BUSY}
 # What may follow on a state, event by event; a new process of the same id begins at JOINING.
-TABLE = {
+TABLE: dict[str, Mapping[S, Collection[S]]] = {
     "hello": {state: {S.JOINING} for state in S},
     "heartbeat": {state: {*ALIVE, S.DRAINING} for state in S if state not in (S.LOST, S.OFFLINE)},
     "hear": {S.SUSPECT: {*ALIVE, S.DRAINING}},
@@ -91,16 +91,19 @@ class RosterMachine(RuleBasedStateMachine):
         if greeting is not Greeting.WELCOME:
             return
         if entry is not None and entry.incarnation == incarnation:
-            if self.roster.greeted(entry, heard):
+            if self.roster.hello_reported(entry, heard):
                 self.follow("deaf", before)
                 return
             assert self.states() == before
         info = self.roster.join(worker, incarnation, message, route, self.now)
-        assert info.route == route and not info.deaf
+        assert info.route == route
+        assert not info.deaf
         info.next_number()  # WELCOME
         self.newest[(worker, incarnation)] = number
         self.heard[worker] = self.now
-        assert info.state is S.JOINING and info.echo == 0.0 and not info.runs
+        assert info.state is S.JOINING
+        assert info.echo == 0.0
+        assert not info.runs
         same = entry is not None and entry.incarnation == incarnation
         assert (info is entry) == same, "leases of the same process go on pointing to it"
         self.follow("hello", before)
@@ -143,7 +146,7 @@ class RosterMachine(RuleBasedStateMachine):
         if info.state in ALIVE:
             assert info.state is (S.BUSY if leases else S.IDLE)
         before = self.states()
-        if self.roster.reported(info, info.hearing.sent if hears else 0, self.now):
+        if self.roster.heartbeat_reported(info, info.hearing.sent if hears else 0, self.now):
             self.follow("deaf", before)
             assert info.state is S.SUSPECT
 
@@ -190,7 +193,8 @@ class RosterMachine(RuleBasedStateMachine):
             assert info is not None
             assert (name in lost) == (info.state is S.LOST) == (silent > LOST_AFTER * HEARTBEAT_S)
             if info.deaf or silent > SUSPECT_AFTER * HEARTBEAT_S:
-                assert info.state in (S.SUSPECT, S.LOST) and not info.usable
+                assert info.state in (S.SUSPECT, S.LOST)
+                assert not info.usable
             else:
                 assert info.state not in (S.SUSPECT, S.LOST)
 
@@ -199,7 +203,9 @@ class RosterMachine(RuleBasedStateMachine):
         self.roster.check()
         for info in self.roster.workers.values():
             if info.usable:
-                assert info.state in (S.JOINING, *ALIVE) and not (info.draining or info.drained)
+                assert info.state in (S.JOINING, *ALIVE)
+                assert not info.draining
+                assert not info.drained
             if info.state is S.DRAINING:
                 assert info.draining or info.drained
             if info.deaf:

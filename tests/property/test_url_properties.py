@@ -78,11 +78,15 @@ def test_the_form_is_short_ascii_without_secrets_or_a_named_error(
         result = canonicalize(url, rules)
     except BadUrl as error:
         assert error.code in CODES
-        assert str(error).isprintable() and str(error).isascii()
+        assert str(error).isprintable()
+        assert str(error).isascii()
         return
-    assert result.isascii() and result.isprintable() and " " not in result
+    assert result.isascii()
+    assert result.isprintable()
+    assert " " not in result
     assert len(result) <= MAX_URL_BYTES
-    assert "#" not in result and "@" not in origin_of(result)
+    assert "#" not in result
+    assert "@" not in origin_of(result)
     assert result.startswith(("http://", "https://"))
     assert len(DEFAULT.key(result)) == 16
 

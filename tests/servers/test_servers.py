@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import urllib.error
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import nginx_site as nginx_module
 from tests.servers.nginx_site import NginxFailed, nginx_site
 from tests.servers.reference_set import POSTGRES_MANUAL, PYTHON_MANUAL, reference_set
 
@@ -80,6 +80,6 @@ def test_a_machine_without_nginx_fails_clearly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing server is a failure that names the remedy; tests are not skipped."""
-    monkeypatch.setattr(nginx_module.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(NginxFailed, match="apt install nginx"), nginx_site(tmp_path):
         pass

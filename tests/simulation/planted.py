@@ -19,6 +19,7 @@ from zcrawl.master.commits import Batch, Commits
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.takeover import EpochHints
 from zcrawl.mesh.messages import Header
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.states import Disposition, RequestState
 from zcrawl.result.plan import ResultPlanner
 from zcrawl.store.commands import AdvanceOutput
@@ -72,7 +73,7 @@ def cache_links_before_their_ack() -> Iterator[None]:
 
     def forward(self: WorkerMachine, seq: int, attempt: Any, now: float, effects: Any) -> None:
         ended(self, seq, attempt, now, effects)
-        self.known.add(attempt.result())
+        self.known_links.add(attempt.result())
 
     with mock.patch.object(WorkerMachine, "_on_fetch_ended", forward):
         yield
@@ -118,7 +119,7 @@ def keep_a_page_by_each_redirect_to_it() -> Iterator[None]:
 @contextlib.contextmanager
 def forget_the_targets_of_redirects() -> Iterator[None]:
     """A page that a redirect has led to is not seen: its own link is admitted again."""
-    collapse = commands.collapse
+    collapse = redirects.collapse
 
     def careless(tables: Any, run: Any, change: Any, *more: Any) -> Any:
         is_known = change.final is None or (run.id, change.final.key) in tables.seqs
@@ -138,12 +139,12 @@ def believe_that_everybody_hears() -> Iterator[None]:
 @contextlib.contextmanager
 def step_down_by_hearsay() -> Iterator[None]:
     """A higher epoch in anybody's message ends leadership, whatever the database holds."""
-    heard = EpochHints.heard
+    higher_epoch_heard = EpochHints.higher_epoch_heard
 
     def credulous(self: EpochHints, header: Header, by_master: bool, *more: Any) -> None:
-        heard(self, header, True, *more)
+        higher_epoch_heard(self, header, True, *more)
 
-    with mock.patch.object(EpochHints, "heard", credulous):
+    with mock.patch.object(EpochHints, "higher_epoch_heard", credulous):
         yield
 
 
@@ -226,7 +227,7 @@ def give_away_what_a_greeting_worker_goes_on_with() -> Iterator[None]:
 def sleep_while_owners_are_stored() -> Iterator[None]:
     """Whoever looks at a host while its owners are committed goes away, and nobody calls it."""
 
-    def forgetful(self: Planner, owners: list[tuple[int, tuple[str, ...]]]) -> None:
+    def forgetful(self: Planner, owners: list[tuple[int, tuple[ProcessName, ...]]]) -> None:
         self.granter.owners_stored(owners)
 
     with mock.patch.object(Planner, "owners_stored", forgetful):

@@ -99,8 +99,8 @@ def count_the_last_leaders_part() -> Iterator[None]:
     def forgetful(tables: Any) -> Any:
         """Called whenever a leader loads what people asked for."""
         for id, row in tables.retries.items():
-            action = msgspec.structs.replace(row.asked, changed=0)
-            tables.retries[id] = msgspec.structs.replace(row, asked=action)
+            action = msgspec.structs.replace(row.client_action, changed=0)
+            tables.retries[id] = msgspec.structs.replace(row, client_action=action)
         return load(tables)
 
     with mock.patch("zcrawl.testing.store.commands.wishes", forgetful):

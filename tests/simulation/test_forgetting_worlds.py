@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.simulation.test_worlds import run_world
+from tests.simulation.worlds import run_world
 from zcrawl.master import pruning
 from zcrawl.store.commands import Forget, Forgotten
 from zcrawl.testing.faults import draw

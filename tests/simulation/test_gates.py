@@ -9,8 +9,9 @@ import pytest
 
 from tests.simulation.test_groups import DEMANDS
 from tests.simulation.worlds import run_world
+from zcrawl.dispatch.gates import Gate
 from zcrawl.dispatch.host_state import HostState
-from zcrawl.dispatch.planner import Gate, Planner
+from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.why import host_queue, why
 from zcrawl.model.reasons.waiting import DUE
 from zcrawl.testing.faults import draw
@@ -39,7 +40,7 @@ def gates(monkeypatch: pytest.MonkeyPatch) -> Counter[Gate]:
 
     def checked(planner: Planner, host: HostState, now: float) -> None:
         before = state_of(planner, host)
-        gate = planner.gate(host, now)
+        gate = planner.gates.gate(host, now)
         reason = why(host, host_queue(host, planner.frontier), planner, now)
         assert state_of(planner, host) == before, "to ask changes nothing"
         leases = len(planner.leases.by_seq)

@@ -13,6 +13,7 @@ import pytest
 from tests.simulation.worlds import run_world
 from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.shared_limits import Groups
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.spec import Politeness
 from zcrawl.testing.faults import draw
 from zcrawl.worker.shared_limits import GroupBook, Keys
@@ -45,7 +46,7 @@ def _never_blocked(self: Groups, host: HostState, owner: str, now: float) -> flo
     return None
 
 
-def _claimed_at_once(self: Groups, host: HostState, name: str, now: float) -> None:
+def _claimed_at_once(self: Groups, host: HostState, name: ProcessName, now: float) -> None:
     for group in host.groups:
         group.owner, group.first_at = name, 0.0
 
@@ -61,7 +62,7 @@ def _always_room(self: GroupBook, keys: Keys, host: int) -> bool:
 @pytest.mark.parametrize(
     ("where", "name", "bug"),
     [
-        (Groups, "blocked", _never_blocked),
+        (Groups, "blocked_until", _never_blocked),
         (Groups, "claim", _claimed_at_once),
         (GroupBook, "ready_at", _always_ready),
         (GroupBook, "has_room", _always_room),

@@ -148,7 +148,8 @@ def test_permission_holds_although_one_message_of_a_round_is_lost(count: int) ->
     crowd.run(SETTLED_S)
     crowd.watch()
     crowd.run(12.0)
-    assert not crowd.lapses and not crowd.suspected
+    assert not crowd.lapses
+    assert not crowd.suspected
 
 
 def test_permission_holds_with_two_thousand_workers() -> None:
@@ -158,7 +159,8 @@ def test_permission_holds_with_two_thousand_workers() -> None:
     crowd.watch()
     crowd.run(4.0)
     assert crowd.interval_s == HEARTBEAT_MOST_S
-    assert not crowd.lapses and not crowd.suspected
+    assert not crowd.lapses
+    assert not crowd.suspected
 
 
 def test_a_crowd_that_shrinks_makes_nobody_suspect() -> None:
@@ -170,5 +172,6 @@ def test_a_crowd_that_shrinks_makes_nobody_suspect() -> None:
     crowd.leave(400)
     crowd.run(15.0)
     assert crowd.interval_s == HEARTBEAT_S
-    assert not crowd.lapses and not crowd.suspected
+    assert not crowd.lapses
+    assert not crowd.suspected
     assert {worker._pulse.interval_s for worker in crowd.workers} == {HEARTBEAT_S}

@@ -89,14 +89,14 @@ def trust_a_repeated_chunk() -> Iterator[None]:
 @contextlib.contextmanager
 def skip_a_known_page() -> Iterator[None]:
     """The first page of each chunk is left out."""
-    original = Recall.found
+    original = Recall.read_done
 
     def hasty(self: Recall, query: Any, tag: str, pages: Any, *rest: Any) -> None:
         cut = msgspec.structs.replace(pages, rows=pages.rows[1:] or pages.rows)
         limit = msgspec.structs.replace(query, limit=query.limit - 1)
         original(self, limit, tag, cut, *rest)
 
-    with mock.patch.object(Recall, "found", hasty):
+    with mock.patch.object(Recall, "read_done", hasty):
         yield
 
 

@@ -14,7 +14,8 @@ SLOW = Politeness(robots=False, rate=0.5, concurrency=1)
 
 def answer(story: LeaderStory, op: str, **args: Any) -> dict[str, Any]:
     reply = story.ask(op, **args)
-    assert reply is not None and reply.ok, reply
+    assert reply is not None, reply
+    assert reply.ok, reply
     return reply.data
 
 

@@ -38,6 +38,7 @@ from zcrawl.mesh.messages import (
     Result,
 )
 from zcrawl.model.host import Manner
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, QueuedRow, RunCounters, RunRow
 from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.model.states import NodeState, Outcome
@@ -158,7 +159,7 @@ def run_row(run: int = 1, of: JobSpec | None = None, **changes: Any) -> RunRow:
     )
 
 
-def host_row(host: int = 1, owners: tuple[str, ...] = (), next_at: float = 0.0) -> HostRow:
+def host_row(host: int = 1, owners: tuple[ProcessName, ...] = (), next_at: float = 0.0) -> HostRow:
     return HostRow(host, f"http://h{host}.test", owners, next_at, 0.0)
 
 
@@ -282,6 +283,10 @@ class LeaderStory:
         changes = {"heard": self.heard(worker, incarnation), **changes}
         self.hear(heartbeat(self.now, **changes), worker, incarnation)
 
+    def beat_all(self, *workers: str) -> None:
+        for worker in workers:
+            self.beat(worker)
+
     def heard(self, worker: str = "w1", incarnation: int = 1) -> int:
         """The number of the newest message to this worker: everything arrives."""
         mine = [
@@ -322,7 +327,8 @@ class LeaderStory:
     def submit(self, *urls: str, of: JobSpec | None = None, **changes: Any) -> dict[str, Any]:
         args = {"spec": msgspec.to_builtins(of or spec()), "mode": "new", "seeds": list(urls)}
         reply = self.ask("submit", **{**args, **changes})
-        assert reply is not None and reply.ok, reply
+        assert reply is not None, reply
+        assert reply.ok, reply
         return reply.data
 
     # ------------------------------------------------------------ what was said

@@ -123,7 +123,8 @@ def test_what_jobs_may_use_is_read_and_shown() -> None:
     assert settings.origins["secrets.KEY"] == "zcrawl.toml"
     assert "hunter2" not in str(settings.values())
     other = resolve(RIGHTS, "x", {"ZCRAWL_SECRETS__KEY": "", "ZCRAWL_OUTPUTS__ALLOW": "/a/ /b/"})
-    assert other.config.secrets["KEY"].hosts == () and other.config.outputs.allow == ("/a/", "/b/")
+    assert other.config.secrets["KEY"].hosts == ()
+    assert other.config.outputs.allow == ("/a/", "/b/")
 
 
 @pytest.mark.parametrize(
@@ -149,6 +150,7 @@ def test_what_jobs_may_use_is_read_and_shown() -> None:
 def test_a_right_that_cannot_be_read_is_refused(text: str, words: str) -> None:
     """It must not be taken for another, or for none."""
     message = refusal(text)
-    assert message.startswith("zcrawl.toml: ") and words in message, message
+    assert message.startswith("zcrawl.toml: "), message
+    assert words in message, message
     assert "hunter2" not in message
     assert refusal(ZCRAWL_SECRETS__PW="*.com").startswith("ZCRAWL_SECRETS__PW: ")

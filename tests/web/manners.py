@@ -266,10 +266,10 @@ async def maps(x: Exchange) -> bool:
         return await x.reply(200, body, kind="application/xml")
     if x.rest == "pages.xml.gz":
         listed = (("/fan/3/0", "2001-01-01"), ("/fan/3/1", "2099-01-01"))
-        body = "".join(
+        entries = "".join(
             f"<url><loc>{loc(path)}</loc><lastmod>{day}</lastmod></url>" for path, day in listed
         )
-        packed = gzip.compress(f"<urlset>{body}</urlset>".encode())
+        packed = gzip.compress(f"<urlset>{entries}</urlset>".encode())
         return await x.reply(200, packed, kind="application/gzip")
     if x.rest == "list.txt":
         return await x.reply(200, f"{loc('/fan/3/2')}\n".encode(), kind="text/plain")
@@ -289,10 +289,10 @@ async def maps(x: Exchange) -> bool:
         body = f"<sitemapindex><sitemap><loc>{deeper}</loc></sitemap></sitemapindex>".encode()
         return await x.reply(200, body, kind="application/xml")
     if x.rest == "elsewhere.xml":  # its own list, and two at other hosts
-        names = (loc("/maps/list.txt"), *unquote(x.hit.path.partition("?")[2]).split(","))
-        body = "".join(f"<sitemap><loc>{name}</loc></sitemap>" for name in names)
-        body = f"<sitemapindex>{body}</sitemapindex>"
-        return await x.reply(200, body.encode(), kind="application/xml")
+        urls = (loc("/maps/list.txt"), *unquote(x.hit.path.partition("?")[2]).split(","))
+        sitemaps = "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in urls)
+        body = f"<sitemapindex>{sitemaps}</sitemapindex>".encode()
+        return await x.reply(200, body, kind="application/xml")
     if x.rest == "joined.txt.gz":  # two files in one, and padding
         pieces = [gzip.compress(f"{loc(f'/fan/3/{n}')}\n".encode()) for n in (0, 1)]
         return await x.reply(200, b"".join(pieces) + bytes(512), kind="application/gzip")
@@ -300,9 +300,11 @@ async def maps(x: Exchange) -> bool:
         entities = '<!ENTITY a "ha">'
         for before, name in zip("abcdefghi", "bcdefghij", strict=True):
             entities += f'<!ENTITY {name} "{f"&{before};" * 10}">'
-        urls = f"<url><loc>{loc('/fan/3/0')}</loc></url><url><loc>{loc('/fan/3/1')}?&j;</loc></url>"
-        body = f"<?xml version='1.0'?><!DOCTYPE x [{entities}]><urlset>{urls}</urlset>"
-        return await x.reply(200, body.encode(), kind="application/xml")
+        pages = (
+            f"<url><loc>{loc('/fan/3/0')}</loc></url><url><loc>{loc('/fan/3/1')}?&j;</loc></url>"
+        )
+        text = f"<?xml version='1.0'?><!DOCTYPE x [{entities}]><urlset>{pages}</urlset>"
+        return await x.reply(200, text.encode(), kind="application/xml")
     if x.rest == "inside.txt":
         body = b"http://10.1.2.3/\nhttp://169.254.169.254/latest/\nfile:///etc/passwd\n"
         return await x.reply(200, body, kind="text/plain")

@@ -76,7 +76,7 @@ class CrawlRun:
                     await self._watch(tasks)
             except BaseExceptionGroup as group:
                 raise _first(group) from None
-            if self._interrupt.asked.is_set() or self._reader_left:
+            if self._interrupt.requested.is_set() or self._reader_left:
                 return await self._stop()
             return await self._finish()
         finally:
@@ -129,7 +129,7 @@ class CrawlRun:
             sending = send_seeds(self._cluster.ask, run, submission)
             feeder = tasks.create_task(sending, name="seeds")
         try:
-            while not self._interrupt.asked.is_set() and not self._reader_left:
+            while not self._interrupt.requested.is_set() and not self._reader_left:
                 snapshot = self._cluster.snapshot()
                 self._display.show(snapshot, self._runs)
                 self._check_store(snapshot)
@@ -139,7 +139,7 @@ class CrawlRun:
                 await self._pump()
                 with contextlib.suppress(TimeoutError):  # time to look again
                     async with asyncio.timeout(POLL_S):
-                        await self._interrupt.asked.wait()
+                        await self._interrupt.requested.wait()
         finally:
             if feeder is not None:
                 feeder.cancel()

@@ -28,7 +28,7 @@ class Interrupt:
     """
 
     def __init__(self, farewell: Callable[[], str]) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self._farewell = farewell
         self._signals = (signal.SIGINT, signal.SIGTERM)
 
@@ -45,8 +45,8 @@ class Interrupt:
         watchdog.forget(self._signals)
 
     def press(self) -> None:
-        if not self.asked.is_set():
-            self.asked.set()
+        if not self.requested.is_set():
+            self.requested.set()
             return
         # Not an exception: whatever holds the loop up would hold that up too. The workers end by
         # themselves when their parent is gone.

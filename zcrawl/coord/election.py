@@ -133,6 +133,7 @@ class Election:
                 effects += self._on_failed(call, trouble, reason, now)
             case _:
                 assert_never(event)
+        effects += self._lock_not_needed()
         return effects + self.members.doubles(now) + self._calls_due(now)
 
     def next_wakeup(self, now: float) -> float:
@@ -368,6 +369,12 @@ class Election:
         if self._lock is LockKnowledge.HELD:
             self._lock = LockKnowledge.UNKNOWN  # the watch may learn late what happened meanwhile
         return [c.Tell(CoordBack())]
+
+    def _lock_not_needed(self) -> c.ElectionEffects:
+        """A failed try for the lock does not count once another is known to hold it: a candidate
+        waits then, and no later call would show that Consul is back."""
+        waits = self.state is State.CANDIDATE and self._lock is LockKnowledge.HELD
+        return self._met(LOCK) if waits else []
 
     def check(self) -> None:
         leads = self.state in (State.LEADER, State.RESIGNING)

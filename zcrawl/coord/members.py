@@ -1,4 +1,4 @@
-"""What the catalogue shows: told when it changes; who is dead for good; who else has our id.
+"""Track the catalogue: report changes, dead entries, and other members with our id.
 
 Part of the election machine; pure.
 """
@@ -52,7 +52,7 @@ class Members:
         return effects
 
     def doubles(self, now: float) -> c.ElectionEffects:
-        """Who has had our id for too long to be our own past; told once each."""
+        """Report members that have had our id too long to be our earlier process; once each."""
         effects: c.ElectionEffects = []
         for incarnation, (other, since) in self._doubles.items():
             if now - since >= ID_TAKEN_AFTER_S and incarnation not in self._double_told:
@@ -61,7 +61,7 @@ class Members:
         return effects
 
     def dead(self, now: float) -> list[c.Call]:
-        """Entries that nobody else removes, oldest first."""
+        """Return calls that remove entries which nobody else removes, oldest first."""
         return [
             c.DeregisterDead(node, service_id)
             for (node, service_id), since in self._dead_since.items()
@@ -69,7 +69,7 @@ class Members:
         ]
 
     def removed(self, node: str, service_id: str) -> None:
-        """Or not to be removed now: if it is still read as dead, its time begins anew."""
+        """Forget a dead entry; if it is read as dead again, its time starts again."""
         self._dead_since.pop((node, service_id), None)
 
     def _note_dead(self, role: MemberRole, rows: tuple[c.CatalogueRow, ...], now: float) -> None:

@@ -1,10 +1,10 @@
-"""What a master or a worker needs of whoever says who leads and who is there.
+"""The interface of a coordinator, which names the leader and lists the members.
 
 Backends: `agents.consul` (Consul) and `testing.coordinator` (the election machine on a simulated
-Consul); one contract suite runs on both. Everything that a coordinator learns comes as an event,
-on the event loop's thread, in the order in which it became true.
+Consul); one contract suite runs on both. A coordinator reports everything as events,
+on the event loop's thread, in the order in which it happened.
 
-The lock is advice, not a fence: who holds it may lead, and the epoch in the database decides (G4).
+The holder of the lock may try to lead; the epoch in the database decides (G4).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zcrawl.mesh.ports import Endpoints
 
 class MemberRole(enum.StrEnum):
     MASTER = "master"  # stands for election
-    WORKER = "worker"  # is registered and watches, nothing more
+    WORKER = "worker"  # is only registered
 
 
 class Health(enum.StrEnum):
@@ -37,14 +37,14 @@ class Member(msgspec.Struct, frozen=True):
     version: str
     hostname: str
     pid: int
-    incarnation: int  # random per process start: tells two processes with one id apart
+    incarnation: int  # random per process start: distinguishes two processes with one id
     slots: int = 0  # workers: fetches at a time
     endpoints: Endpoints | None = None  # masters: as others reach them
     curve_key: str = ""  # public, empty without encryption
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """How a member is; `Coordinator.update` publishes it. Cheap to repeat."""
+    """The state of a member that `Coordinator.update` publishes. Cheap to repeat."""
 
     note: str = ""  # one line for people: "leader, epoch 12, 4 workers"
     tags: tuple[str, ...] = ()  # beside those that the coordinator sets itself (leader, cluster)
@@ -56,7 +56,7 @@ class Sighting(msgspec.Struct, frozen=True):
 
     member: Member
     health: Health
-    leads: bool  # its tag says so; the lock key has the last word (LeaderSeen)
+    leads: bool  # by its tag; the lock key decides (LeaderSeen)
     condition: Condition
 
 
@@ -71,7 +71,7 @@ class Leadership(msgspec.Struct, frozen=True):
 
 
 class Elected(msgspec.Struct, frozen=True):
-    """The lock is ours. `hint` may go back after Consul lost its data: only a hint."""
+    """This member has the lock. `hint` may decrease after Consul lost its data."""
 
     hint: int
     alone: bool
@@ -84,7 +84,7 @@ class Deposed(msgspec.Struct, frozen=True):
 
 
 class LeaderSeen(msgspec.Struct, frozen=True):
-    """Who holds the lock now. None: nobody, or somebody whose entry cannot be read (`detail`)."""
+    """The current holder of the lock; None: free, or its entry cannot be read (`detail`)."""
 
     master_id: str | None
     epoch_hint: int
@@ -111,13 +111,13 @@ class IdTaken(msgspec.Struct, frozen=True):
 
 
 class CoordAway(msgspec.Struct, frozen=True):
-    """The backend does not answer, or refuses us. Told once; a leader stays leader."""
+    """The coordinator does not answer or refuses us; sent once. A leader stays leader."""
 
     reason: str
 
 
 class CoordBack(msgspec.Struct, frozen=True):
-    """All is answered again."""
+    """The coordinator answers again."""
 
 
 CoordEvent: TypeAlias = (
@@ -137,14 +137,14 @@ class Coordinator(Protocol):
     """Called on the event loop's thread; nothing here blocks it."""
 
     def start(self, me: Member, on_event: OnEvent) -> None:
-        """Register, watch, stand for election if `me` is a master; keeps trying for ever.
+        """Register, watch, and try to become leader if `me` is a master; never gives up.
 
         Needs a running event loop. Call it once.
         """
         ...
 
     def loop_alive(self) -> None:
-        """The event loop turns; to be called twice a second. After 2 s without it we are dead."""
+        """Report that the event loop runs. Call it twice a second; after 2 s we count as dead."""
         ...
 
     def update(self, condition: Condition) -> None:
@@ -152,9 +152,9 @@ class Coordinator(Protocol):
         ...
 
     def resign(self) -> None:
-        """Give the lock back; Deposed follows at once. Stands again after a pause."""
+        """Give the lock back; Deposed follows at once. Tries again after a pause."""
         ...
 
     async def close(self) -> None:
-        """Give back lock, session and registration; at most about a second. No events after it."""
+        """Give back lock, session and registration within about a second; no events follow."""
         ...

@@ -1,8 +1,7 @@
-"""What is written into Consul, and how it is read back from whoever wrote there.
+"""Write and read the entries in Consul.
 
-Called by the Consul backend, its fake and the election machine. Pure. The catalogue and the key
-store are open to everybody with a token: what cannot be read is left out or described, never an
-error.
+Called by the Consul backend, its fake and the election machine. Pure. Everybody with
+a token can write there, so entries that cannot be read are left out or described, never an error.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def meta_of(member: Member, condition: Condition) -> dict[str, str]:
 
 
 def reached_at(member: Member) -> tuple[str | None, int | None]:
-    """For the catalogue's own columns; nothing for a worker and for a socket file."""
+    """Return address and port for the catalogue; empty for a worker or a socket file."""
     try:
         address = urlsplit(member.endpoints.control if member.endpoints else "")
         return address.hostname, address.port
@@ -119,7 +118,7 @@ def check_of(member: Member, condition: Condition) -> dict[str, Any]:
 
 
 def read_row(role: MemberRole, cluster: str, row: Any) -> CatalogueRow | None:
-    """One entry of /v1/health/service; None for another cluster's and for what is not ours."""
+    """Read one entry of /v1/health/service; None for other clusters and foreign entries."""
     try:
         service, meta = row["Service"], row["Service"]["Meta"]
         if meta["cluster"] != cluster:
@@ -159,7 +158,7 @@ def _read_member(role: MemberRole, meta: Mapping[str, str]) -> Member:
 
 
 def _read_endpoints(meta: Mapping[str, str]) -> Endpoints | None:
-    """None also for those where nobody can connect: one wrong entry must not hinder the rest."""
+    """Return the endpoints of a master; None if nobody can connect to them."""
     if "control" not in meta:
         return None
     texts = [meta[name] for name in ("control", "reports", "events")]
@@ -185,7 +184,7 @@ def is_value_of(me: Member, value: bytes) -> bool:
 
 
 def read_lock(me: Member, my_session: str, entry: LockEntry | None) -> LeaderSeen:
-    """Who holds the lock, in words where it is not clear."""
+    """Return the holder of the lock, with a detail where it is not clear."""
     if entry is None or not entry.session:
         return LeaderSeen(None, entry.lock_index if entry else 0)
     if entry.session == my_session:
@@ -198,10 +197,13 @@ def read_lock(me: Member, my_session: str, entry: LockEntry | None) -> LeaderSee
         return LeaderSeen(
             None,
             entry.lock_index,
-            detail=f"the lock {key} is held by session {entry.session}, which is no master of"
-            f" zcrawl: its value is {shown!r}",
+            detail=f"the lock {key} is held by session {entry.session}, which is not a"
+            f" zcrawl master; its value is {shown!r}",
         )
     detail = ""
     if value.id == me.id:
-        detail = f"the lock {key} is held by another process named {me.id}, or by our earlier life"
+        detail = (
+            f"the lock {key} is held by another process named {me.id}, "
+            "or by an earlier process of this node"
+        )
     return LeaderSeen(value.id, entry.lock_index, value.endpoints, detail)

@@ -1,12 +1,12 @@
-"""Requests that had started when their worker died, or that never end.
+"""Handle requests that may have crashed their worker, and requests that never end.
 
-Heartbeats say which leases have started. When a worker is gone, `membership` asks which of them may
-have killed it (`suspects`); `overdue` asks how long one may last (`longest_attempt_s`).
+Heartbeats say which leases have started. When a worker is gone, `membership` calls `suspects` to
+get the requests that may have killed it. `overdue` calls `longest_attempt_s` to know how long an
+attempt may last.
 
-Suspects are put on trial (`Trials`, a part of the planner; rule `crashes`): a suspect is leased
-again, one such to a worker. If that worker dies as well, the suspect needs a worker with nothing
-else in its hands. The planner takes it out when it dispatches it; so does a result that came after
-all. Pure.
+Suspects are tried again (`Trials`, a part of the planner; rule `crashes`): a worker gets one
+suspect at a time. If that worker dies as well, the suspect needs a worker that holds nothing else.
+A suspect leaves the trials when the planner sends it, or when a late result of it arrives. Pure.
 """
 
 from __future__ import annotations
@@ -22,21 +22,24 @@ from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.model.rows import QueuedRow
 from zcrawl.model.spec import JobSpec
 
-TRANSIT_S = 1.0  # a heartbeat is at most so old when it comes in, as a rule
+TRANSIT_S = 1.0  # usual longest age of a heartbeat when it arrives
 
 # An attempt is one page, and before or beside it: robots.txt, a login, a probe for soft 404s, the
 # page's parser, spider or plugin. Each has the time limit of a page; redirects are part of it.
 STEPS = 10
-REQUESTS_BESIDE = 12  # that wait for the host's pace: robots.txt with its redirects, login, probe
+REQUESTS_BESIDE = 12  # robots.txt and its redirects, login, probe: all wait for the pace
 OVERDUE_FACTOR = 2.0
-OVERDUE_LEAST_S = 600.0  # for what a leader does not know: a worker's caps, slow blob stores
+OVERDUE_LEAST_S = 600.0  # for delays unknown to the leader, such as slow blob stores
 
 
 def suspects(
     leases: Sequence[Lease], hosts: Mapping[int, HostState], worker: WorkerInfo, now: float
 ) -> set[int]:
-    """The requests that may have been running when their worker died: those that its last heartbeat
-    called started, and as many of each host as its pace let start since."""
+    """Return the requests that may have been running when their worker died.
+
+    These are the requests that its last heartbeat reported as started, and for each host as many
+    more as its pace allowed since then.
+    """
     window_s = min(PERMISSION_S, now - worker.beat_at + TRANSIT_S)
     seqs = {worker.on_trial, worker.reserved}
     waiting: dict[int, list[Lease]] = {}
@@ -57,7 +60,7 @@ def suspects(
 
 
 def longest_attempt_s(spec: JobSpec, host: HostState | None, slots: int) -> float:
-    """How long an attempt of a healthy worker can last at most, by a wide margin."""
+    """Return how long an attempt of a healthy worker can last, with a wide margin."""
     fetch, polite = spec.fetch, spec.politeness
     requests = REQUESTS_BESIDE + fetch.max_redirects
     steps = STEPS + requests * len(spec.middlewares)
@@ -72,28 +75,31 @@ def longest_attempt_s(spec: JobSpec, host: HostState | None, slots: int) -> floa
 
 
 class Claim(enum.Enum):
-    """What the suspects of a host want of a worker."""
+    """What the suspects of a host need from a worker."""
 
     NONE = "none"
     SUSPECT = "suspect"  # it gets one of them
-    KEPT_FREE = "kept_free"  # it gets nothing until it is empty-handed
+    KEPT_FREE = "kept_free"  # it gets nothing until it holds nothing
 
 
 class Trials:
+    """Crash suspects that wait for a worker."""
+
     def __init__(
         self,
         roster: Roster,
         may_start: Callable[[int, WorkerInfo], bool],
         could_start: Callable[[int, WorkerInfo], bool],
     ) -> None:
-        """`could_start` is `may_start` that only looks."""
-        self.seqs: set[int] = set()  # of suspects that wait for a worker
-        self.hosts: set[int] = set()  # that have one
+        """Take two predicates: `may_start` may change the planner, `could_start` only reads."""
+        self.seqs: set[int] = set()  # suspects that wait for a worker
+        self.hosts: set[int] = set()  # hosts of these suspects
         self._alone: set[int] = set()  # suspects that need a worker of their own
         self._roster = roster
         self._may_start, self._could_start = may_start, could_start
 
     def put(self, host: HostState, row: QueuedRow, alone: bool) -> None:
+        """Add a suspect; with `alone` it needs a worker that holds nothing else."""
         host.put_on_trial(row)
         self.seqs.add(row.seq)
         self.hosts.add(host.id)
@@ -101,34 +107,38 @@ class Trials:
             self._alone.add(row.seq)
 
     def forget(self, host: HostState, seq: int) -> QueuedRow | None:
-        """A suspect whose result came, or whose run ended. None: it is another host's, and whoever
-        reported it named the wrong one."""
+        """Remove a suspect whose result arrived or whose run ended, and return its row.
+
+        Return None if the host has no such suspect; then the reporter named the wrong host.
+        """
         row = next((suspect for suspect in host.trials if suspect.seq == seq), None)
         if row is not None:
             self._take(host, row, None)
         return row
 
     def next_row(self, host: HostState, worker: WorkerInfo) -> QueuedRow | None:
-        """The next suspect that this worker may get now."""
+        """Return the next suspect that this worker may get now, and reserve the worker for it."""
         if worker.on_trial:
             return None
         for row in host.trials:
             if not self._may_start(row.run, worker) or worker.reserved not in (0, row.seq):
                 continue
             if row.seq in self._alone:
-                if self._reserved_elsewhere(host, row.seq, worker):
+                if self._drop_stale_reserves(host, row.seq, worker):
                     continue
                 worker.reserved = row.seq
                 if worker.leases:
-                    return None  # it gets nothing more until it is empty-handed
+                    return None  # it gets nothing more until it holds nothing
             worker.on_trial = row.seq
             self._take(host, row, worker)
             return row
         return None
 
     def claim_on(self, worker: WorkerInfo, host: HostState, claimed: Set[int]) -> tuple[Claim, int]:
-        """Return what `next_row` would do with this worker now, and with which suspect. For those
-        that are `claimed` another worker would be kept free just before."""
+        """Return what `next_row` would do with this worker now, and for which suspect.
+
+        `claimed` are suspects for which another worker would be kept free just before.
+        """
         if worker.on_trial:
             return Claim.NONE, 0
         for row in host.trials:
@@ -142,6 +152,7 @@ class Trials:
         return Claim.NONE, 0
 
     def _take(self, host: HostState, row: QueuedRow, taker: WorkerInfo | None) -> None:
+        """Remove a suspect and free the workers that were reserved for it, except `taker`."""
         self.seqs.discard(row.seq)
         self._alone.discard(row.seq)
         host.end_trial(row)
@@ -152,22 +163,24 @@ class Trials:
             self.hosts.discard(host.id)
 
     def _is_reserved_elsewhere(self, host: HostState, seq: int, worker: WorkerInfo) -> bool:
+        """Return whether another owner of the host is kept free for this suspect."""
         return any(
-            other.reserved == seq and other is not worker and _goes_on(host, other)
+            other.reserved == seq and other is not worker and _has_part(host, other)
             for other in self._roster.workers.values()
         )
 
-    def _reserved_elsewhere(self, host: HostState, seq: int, worker: WorkerInfo) -> bool:
+    def _drop_stale_reserves(self, host: HostState, seq: int, worker: WorkerInfo) -> bool:
+        """Free other workers that lost the host; return whether one still has it."""
         for other in self._roster.workers.values():
             if other.reserved != seq or other is worker:
                 continue
-            if _goes_on(host, other):
+            if _has_part(host, other):
                 return True
-            other.reserved = 0  # the host has moved on
+            other.reserved = 0  # the host has another owner now
         return False
 
 
-def _goes_on(host: HostState, worker: WorkerInfo) -> bool:
-    """Whether the worker still has a part of the host."""
+def _has_part(host: HostState, worker: WorkerInfo) -> bool:
+    """Return whether the worker still has a part of the host."""
     part = host.parts.get(worker.name)
     return worker.usable and part is not None and part.granted > 0

@@ -1,9 +1,9 @@
-"""Which run is done with which host before its rows are: the host is down, or has given enough.
+"""End the rows of a run on a host early: the host is down, or gave enough pages.
 
-A part of the planner. A verdict ends what a run has queued for a host, row by row: the planner
-sends such a row to a worker with the reason, and the worker reports it at once, without a
-request, so its end is a result like any other (G2, G3). Verdicts are not stored: a new leader
-counts the pages again, and a host that is down fails once more.
+A part of the planner. A verdict ends all rows that a run has queued for a host. The planner sends
+each row with the reason to a worker, and the worker reports it at once without a request, so that
+its end is stored like any other result (G2, G3). Verdicts are not stored: a new leader counts the
+pages again, and a host that is down fails once more.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from zcrawl.model.reasons.skip import HOST_PAGE_LIMIT
 
 
 class Verdicts:
+    """The reasons for which runs are finished with hosts."""
+
     def __init__(
         self,
         hosts: dict[int, HostState],
@@ -28,29 +30,34 @@ class Verdicts:
         wake: Callable[[int], None],
     ) -> None:
         self._hosts, self._leases, self._runs, self._wake = hosts, leases, runs, wake
-        self._limited: set[int] = set()  # runs that have reserved all of a host's pages once
+        self._limited: set[int] = set()  # runs that reached max_pages_per_host on some host
 
     def learn_manner(self, host: HostState, manner: Manner) -> None:
+        """Store the health of a host; end its rows if it is down."""
         host.learn_manner(manner)
         if is_down(manner.opens):
             host.end_runs_here(HOST_DOWN)
             self._wake(host.id)
 
     def page_done(self, run: int, host_id: int) -> None:
-        """A page was committed: the run may have all that it wants of this host."""
+        """Count a committed page; end the run's rows there if it has enough of the host."""
         host = self._hosts.get(host_id)
         if host is not None and self._limit(run) is not None:
-            self.know_pages(run, host, host.pages.get(run, 0) + 1)
+            self.set_pages(run, host, host.pages.get(run, 0) + 1)
 
-    def know_pages(self, run: int, host: HostState, done: int) -> None:
+    def set_pages(self, run: int, host: HostState, done: int) -> None:
+        """Set the pages that a run has of a host; end its rows there if they are enough."""
         most = self._limit(run)
         host.count_pages(run, done)
         if most is not None and done >= most:
             host.end_run_here(run, HOST_PAGE_LIMIT)
             self._wake(host.id)
 
-    def may_have_more(self, run: int, host: HostState) -> bool:
-        """`max_pages_per_host` reserves like `max_pages`: done + in flight never exceed it."""
+    def may_reserve_page(self, run: int, host: HostState) -> bool:
+        """Return whether the run may fetch one more page; remember runs at their limit.
+
+        Done pages and pages in flight together never exceed `max_pages_per_host`.
+        """
         if self.has_room(run, host):
             return True
         if run not in host.verdicts:
@@ -58,6 +65,7 @@ class Verdicts:
         return False
 
     def has_room(self, run: int, host: HostState) -> bool:
+        """Return whether the run may fetch one more page of the host."""
         if run in host.verdicts:
             return False
         most = self._limit(run)
@@ -66,12 +74,12 @@ class Verdicts:
         return host.pages.get(run, 0) + self._leases.by_lane.get((run, host.id), 0) < most
 
     def lease_closed(self, run: int, host_id: int) -> None:
-        """A reserved page was given back, or counts now."""
+        """Wake the host: a page in flight ended, so the run may have room again."""
         if run in self._limited:
             self._wake(host_id)
 
     def forgive(self, run: int) -> None:
-        """A person wants its failed requests tried again, whatever their hosts did."""
+        """Allow requests to hosts that were down, because a person retries the run."""
         for host in self._hosts.values():
             if host.verdicts.get(run) == HOST_DOWN:
                 host.forgive(run)

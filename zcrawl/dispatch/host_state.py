@@ -1,16 +1,16 @@
-"""Grants: which worker may start requests to a host, and how many at a time.
+"""Host state: which worker may start requests to a host, and how many at a time.
 
-A host (scheme, name, port) has one owner; a host that all its jobs allow to be spread is shared by
-several workers, each with its part of concurrency and rate (rule `grants`). Both are one rule here:
-the parts that workers may be using never add up to more than the host's concurrency.
+A host (scheme, name, port) has one owner. A host that all its jobs allow to be spread has several
+owners, each with a part of its concurrency and rate (rule `grants`). In both cases, the parts that
+workers may be using never add up to more than the host's concurrency.
 
-So raising is immediate when there is room, and lowering takes effect when the worker confirms it
-(or is lost). A host that a previous leader granted stays closed to others until its owner says
-HELLO, or the stored lease ends (rule `takeover`).
+So a part is raised at once when there is room, and a lowered part counts until the worker confirms
+it or is lost. A host that a previous leader granted stays closed to other workers until its owner
+says HELLO or the stored lease ends (rule `takeover`).
 
-This module is the one writer of `HostState` and `Part`: others read their fields, and call the
-methods here when something happens (`tests/architecture` checks it). What follows from it for
-owners, groups and the planner's heap is decided by the callers.
+Only this module writes `HostState` and `Part`; other modules read their fields and call their
+methods (`tests/architecture` checks it). The callers decide what a change means for owners, groups
+and the planner's heap.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from zcrawl.model.rows import HostRow, QueuedRow, StoredRobots
 class Part(msgspec.Struct):
     """One worker's part of a host."""
 
-    granted: int  # what the worker was told last
-    in_use: int  # the most that it may be using: a lowered part counts until confirmed
+    granted: int  # concurrency of the last grant that was sent
+    in_use: int  # concurrency that it may still use: lowered when the worker confirms
     revision: int
     first_at: float = 0.0  # a fresh owner starts no request before this moment
     held: int = 0  # open leases of this host at this worker
@@ -40,31 +40,31 @@ class Part(msgspec.Struct):
     gone_at: float = float("inf")  # its process is lost: nothing of it runs after this moment
 
     def raise_to(self, granted: int, revision: int) -> None:
-        """Grant so much at least; it may be in use at once."""
+        """Grant at least this concurrency; the worker may use it at once."""
         self.granted = max(self.granted, granted)
         self.in_use = max(self.in_use, self.granted)
         self.revision = revision
 
     def lower_to(self, granted: int, revision: int) -> None:
-        """Grant less; what is given up stays in use until the worker confirms."""
+        """Grant less; the difference stays in use until the worker confirms."""
         self.granted = granted
         self.revision = revision
 
     def confirm(self) -> None:
-        """The worker uses no more than it is granted."""
+        """Note that the worker uses no more than it is granted."""
         self.in_use = self.granted
 
     def adopt(self, in_use: int) -> None:
-        """The worker greeted, and goes on with so many requests at a time."""
+        """Count requests that the worker was running when it said HELLO."""
         self.in_use = max(self.in_use, in_use)
 
     def welcome(self, revision: int) -> None:
-        """Its process is here, and hears of its grants anew."""
+        """Keep the part of a process that joined again, under a new revision."""
         self.gone_at = math.inf
         self.revision = revision
 
     def lose(self, last_start_at: float, longest_attempt_s: float) -> None:
-        """Its process is lost: it starts nothing after that moment, and finishes what runs."""
+        """Note that its process is lost: it starts nothing later and finishes what runs."""
         self.granted = 0
         if last_start_at - self.cancelled_at > longest_attempt_s:
             self.in_use = min(self.in_use, self.held)
@@ -72,32 +72,37 @@ class Part(msgspec.Struct):
         self.gone_at = last_start_at + longest_attempt_s
 
     def lease_opened(self) -> None:
+        """Count a request that the worker holds now."""
         self.held += 1
 
     def lease_left(self) -> None:
-        """A lease is no longer in its worker's hands. Those of a lost process are not counted."""
+        """Count a request that the worker no longer holds; 0 for a lost process."""
         if self.held > 0:
             self.held -= 1
 
     def lease_cancelled(self, now: float) -> None:
-        """The run of a lease ended; the request may still run."""
+        """Note when a run ended whose request may still be running."""
         self.cancelled_at = now
 
     def robots_known(self) -> None:
-        """Its worker was sent the robots.txt, or has fetched it."""
+        """Note that its worker has the robots.txt."""
         self.told_robots = True
 
 
 class Settlement(msgspec.Struct):
-    """What follows from looking at one host's parts."""
+    """The result of reviewing the parts of one host."""
 
-    lowered: list[ProcessName] = msgspec.field(default_factory=list)  # processes to be told
-    owners: tuple[ProcessName, ...] = ()  # to be stored before anything is raised
+    lowered: list[ProcessName] = msgspec.field(
+        default_factory=list
+    )  # processes that must get their lower grant
+    owners: tuple[ProcessName, ...] = ()  # to store before any part is raised
     raised: bool = False
     look_again_at: float = math.inf
 
 
 class HostState(msgspec.Struct):
+    """A host in the leader's memory: demand, pace, owners and runs."""
+
     id: int
     origin: str
     demand: Demand
@@ -105,33 +110,41 @@ class HostState(msgspec.Struct):
     crawl_delay_s: float = 0.0
     parts: dict[ProcessName, Part] = msgspec.field(default_factory=dict)  # process name → part
     stored_owners: frozenset[ProcessName] = frozenset()
-    inherited: set[ProcessName] = msgspec.field(default_factory=set)  # owners not heard of yet
+    inherited: set[ProcessName] = msgspec.field(
+        default_factory=set
+    )  # owners chosen by a previous leader that have not said HELLO
     inherited_until: float = 0.0
     next_at_before_inheritance: float = 0.0
-    not_before: float = -math.inf  # as its owners said or may have done: `pace` falls no further
-    counted: set[ProcessName] = msgspec.field(default_factory=set)  # owners counted as its load
+    not_before: float = (
+        -math.inf
+    )  # latest start that owners reported or may have made: the pace never goes below
+    counted: set[ProcessName] = msgspec.field(
+        default_factory=set
+    )  # owners for whose load it is counted
     storing: bool = False  # owners are being committed: no ASSIGN before that
     runs: list[int] = msgspec.field(default_factory=list)  # lanes here, in turn
     trials: list[QueuedRow] = msgspec.field(default_factory=list)  # crash suspects
-    due_at: float = math.inf  # stands in the planner's heap for this moment
+    due_at: float = math.inf  # its moment in the planner's heap
     manner: Manner | None = None  # None: it has never answered
     robots: StoredRobots | None = None
     verdicts: dict[int, str] = msgspec.field(default_factory=dict)  # run → why its rows end
     pages: dict[int, int] = msgspec.field(default_factory=dict)  # done, of runs with a limit
-    wanted_owner: str = ""  # a person's wish: the id of a worker
-    leased: int = 0  # open leases, whoever has them
-    waits_until: float = 0.0  # it asked for a long pause, which running attempts wait for too
-    robots_at: str = ""  # origin that its robots.txt leads to, while nobody has fetched it there
-    # Of jobs that limit domains or addresses, and of hosts with a robots.txt elsewhere (`groups`):
-    address: str = ""  # where it is; empty: not known
-    pins: bool = False  # it is to be connected to at that address only
+    wanted_owner: str = ""  # worker id that a person chose
+    leased: int = 0  # open leases at all workers
+    waits_until: float = 0.0  # it asked for a long pause; running attempts wait as well
+    robots_at: str = ""  # origin that its robots.txt redirects to, until it is fetched
+    # Used for limits of domains and addresses, and for a robots.txt on another host (`groups`):
+    address: str = ""  # IP address; empty: not known
+    pins: bool = False  # workers may connect to that address only
     groups: tuple[LimitGroup, ...] = ()
     clan: Clan | None = None
-    asked: dict[str, tuple[Asker, ...]] = msgspec.field(default_factory=dict)  # group → who asks
+    askers: dict[str, tuple[Asker, ...]] = msgspec.field(
+        default_factory=dict
+    )  # group → runs that ask for its limit
 
     @classmethod
     def stored(cls, row: HostRow, next_at: float) -> HostState:
-        """A host as the database holds it; no run has rows of it yet."""
+        """Build a host from its database row; no run has rows of it yet."""
         demand = combined_demand([], row.crawl_delay_s)
         return cls(
             id=row.id,
@@ -150,29 +163,29 @@ class HostState(msgspec.Struct):
 
     @property
     def interval_s(self) -> float:
-        """What jobs, robots.txt and the host's own answers ask for."""
+        """The interval that jobs, robots.txt and the host's answers require."""
         slow_s = 0.0 if self.manner is None else self.manner.slow_s
         return max(self.demand.interval_s, slow_s)
 
     def is_inherited(self, now: float) -> bool:
-        """Whether a previous leader's owner, who has not been heard of yet, may still fetch."""
+        """Return whether an owner chosen by a previous leader may still fetch."""
         return bool(self.inherited) and now < self.inherited_until
 
     def room(self, now: float) -> int:
-        """Concurrency that nobody may be using."""
+        """Return the concurrency that no worker can be using."""
         if self.is_inherited(now):
             return 0
         return self.demand.concurrency - sum(part.in_use for part in self.parts.values())
 
     def hold_limit(self, part: Part, worker_rate: float) -> int:
-        """How many URLs of this host a worker may hold."""
+        """Return how many requests of this host a worker may hold."""
         interval = self.part_interval_s(part)
         if interval <= 0.0:
             return part.granted + max(8, math.ceil(NEAR_S * worker_rate))
         return part.granted + math.ceil(HOLD_S / interval)
 
     def part_interval_s(self, part: Part) -> float:
-        """A part of the concurrency has the same part of the rate."""
+        """Return the interval of a part: it has the same share of rate and concurrency."""
         if part.granted <= 0:
             return self.demand.interval_s
         return self.demand.interval_s * self.demand.concurrency / part.granted
@@ -180,115 +193,122 @@ class HostState(msgspec.Struct):
     # ------------------------------------------------------------ pace
 
     def set_demand(self, demand: Demand) -> None:
-        """What its jobs allow together has changed: the pace follows."""
+        """Set what its jobs together allow, and adapt the pace."""
         self.demand = demand
         self.pace.interval_s, self.pace.burst = self.interval_s, demand.burst
 
     def learn_manner(self, manner: Manner) -> None:
-        """It answered, in this manner: the pace follows."""
+        """Set its health after an answer, and adapt the pace."""
         self.manner = manner
         self.pace.interval_s = self.interval_s
 
     def learn_crawl_delay(self, crawl_delay_s: float) -> bool:
-        """Its robots.txt asks for this delay. Return whether it is longer than before."""
+        """Set the delay of its robots.txt; return whether it is longer than before."""
         longer = crawl_delay_s > self.crawl_delay_s
         if longer:
             self.crawl_delay_s = crawl_delay_s
         return longer
 
     def request_sent(self, now: float) -> None:
-        """A URL was sent: it has its place in the pace."""
+        """Reserve the next start of the pace for a request that was sent."""
         self.pace.take(now)
 
-    def taken_back(self) -> None:
-        """A URL that was sent is not started: its place in the pace is free again."""
+    def take_back_start(self) -> None:
+        """Free the start of a request that was sent and never started."""
         if self.pace.interval_s:
             self.pace.next_at = max(self.not_before, self.pace.next_at - self.pace.interval_s)
 
     def forget_ahead(self) -> None:
-        """What its only owner was sent ahead of the pace is not started there."""
+        """Free the starts of requests that its only owner got early and will not start."""
         if not self.demand.spread and not self.inherited:
             self.pace.next_at = self.not_before
 
     def put_off_until(self, moment: float) -> None:
-        """No request starts before that moment, by what its owners say or may have done."""
+        """Start no request before that moment, because an owner may have started one."""
         self.not_before = max(self.not_before, moment)
         self.pace.next_at = max(self.pace.next_at, moment)
 
     def pause_until(self, moment: float) -> None:
-        """It asked for a long pause."""
+        """Note that the host asked for a long pause."""
         self.waits_until = max(self.waits_until, moment)
 
     def schedule(self, moment: float) -> bool:
-        """Stand in the planner's heap for this moment. False: it does, for an earlier one."""
+        """Set its moment in the planner's heap; return False if it has an earlier one."""
         if self.due_at <= moment:
             return False
         self.due_at = moment
         return True
 
     def unschedule(self) -> None:
-        """The planner has taken it from its heap."""
+        """Note that the planner took it out of its heap."""
         self.due_at = math.inf
 
     # ------------------------------------------------------------ owners
 
     def inherit(self, owners: set[ProcessName], until: float, over_at: float = -math.inf) -> None:
-        """A previous leader's owners may fetch until `until`, and start nothing after `over_at`."""
+        """Keep the owners of a previous leader, which may fetch until `until`.
+
+        They start nothing after `over_at`.
+        """
         self.inherited = owners
         self.inherited_until = until
         self.next_at_before_inheritance = self.pace.next_at
         self.pace.next_at = max(self.pace.next_at, over_at + self.demand.interval_s)
 
     def await_inherited(self, until: float) -> None:
-        """Its inherited owners, if any, have until then to greet."""
+        """Give its inherited owners, if any, until then to say HELLO."""
         if self.inherited:
             self.inherited_until = max(self.inherited_until, until)
 
     def settle_inherited(self, name: ProcessName) -> None:
-        """An inherited owner has greeted, or is dead: the pace waits for it no longer."""
+        """Remove an inherited owner that said HELLO or died; the pace waits for it no longer."""
         self.inherited.discard(name)
         self.pace.next_at = self.next_at_before_inheritance
 
     def store_owners(self) -> None:
-        """Its owners are being committed: nothing is sent before that."""
+        """Send nothing until the new owners are committed."""
         self.storing = True
 
     def owners_stored(self, owners: frozenset[ProcessName]) -> None:
+        """Note that these owners are committed."""
         self.stored_owners = owners
         self.storing = False
 
     def count_owners(self, names: set[ProcessName]) -> None:
-        """These processes have it as a part of their load."""
+        """Set the processes for whose load the host is counted."""
         self.counted = names
 
     def wish_owner(self, worker: str) -> None:
-        """A person wants this worker to have it; empty: none."""
+        """Set the worker that a person chose; empty: none."""
         self.wanted_owner = worker
 
     def take_wish(self) -> str:
-        """Return a person's wish, which its clan keeps from now on."""
+        """Return the worker that a person chose and clear it: the clan keeps the wish."""
         wish, self.wanted_owner = self.wanted_owner, ""
         return wish
 
     def ensure_part(self, name: ProcessName) -> Part:
-        """Return the part of a process; a new one has nothing granted."""
+        """Return the part of a process; a new part has nothing granted."""
         part = self.parts.get(name)
         if part is None:
             part = self.parts[name] = Part(0, 0, 0)
         return part
 
     def drop_part(self, name: ProcessName) -> Part | None:
+        """Remove and return the part of a process."""
         return self.parts.pop(name, None)
 
     def drop_unused_parts(self, now: float) -> None:
-        """Parts of which nothing can be running any more."""
+        """Remove the parts of which no request can be running."""
         for name, part in list(self.parts.items()):
             if part.gone_at <= now or part.in_use == 0:
                 del self.parts[name]
 
     def delay_first_start(self, part: Part, now: float) -> None:
-        """A fresh owner begins where the pace is. Of a host that is spread, the pace is behind what
-        others hold ahead."""
+        """Set when a new owner may start: at the next start of the pace.
+
+        If the host is spread, the pace is later than needed because others hold early requests.
+        """
         part.first_at = self.pace.next_at
         if self.demand.spread:
             part.first_at = min(part.first_at, max(self.not_before, now + self.interval_s))
@@ -296,88 +316,91 @@ class HostState(msgspec.Struct):
     # ------------------------------------------------------------ runs
 
     def add_run(self, run: int) -> None:
-        """A run has rows of it."""
+        """Add a run that has rows of the host."""
         self.runs.append(run)
 
     def next_run(self) -> int:
-        """Return the run whose turn it is; it goes to the end of the line."""
+        """Return the run whose turn it is and move it to the end of the queue."""
         run = self.runs.pop(0)
         self.runs.append(run)
         return run
 
     def run_ended(self, run: int) -> None:
+        """Forget a run."""
         self.runs.remove(run)
         self.verdicts.pop(run, None)
         self.pages.pop(run, None)
 
     def count_pages(self, run: int, done: int) -> None:
+        """Set how many pages the run has fetched here."""
         self.pages[run] = done
 
     def end_run_here(self, run: int, reason: str) -> None:
-        """The rows that a run has of it end without a request."""
+        """End the run's rows of this host without a request."""
         self.verdicts[run] = reason
 
     def end_runs_here(self, reason: str) -> None:
-        """The rows of all its runs end without a request."""
+        """End all runs' rows of this host without a request."""
         self.verdicts |= dict.fromkeys(self.runs, reason)
 
     def forgive(self, run: int) -> None:
-        """The rows of a run are requested again."""
+        """Request the run's rows of this host again."""
         del self.verdicts[run]
 
     def put_on_trial(self, row: QueuedRow) -> None:
-        """A crash suspect waits for a worker."""
+        """Add a crash suspect that waits for a worker."""
         self.trials.append(row)
 
     def end_trial(self, row: QueuedRow) -> None:
-        """A crash suspect was leased, or is settled."""
+        """Remove a crash suspect that was leased or is settled."""
         self.trials.remove(row)
 
     # ------------------------------------------------------------ groups
 
     def leases_changed(self, more: int) -> None:
-        """So many more of its requests are in workers' hands, or fewer."""
+        """Add to the count of requests that workers hold."""
         self.leased += more
 
     def robots_fetched(self, file: StoredRobots) -> None:
+        """Keep the fetched robots.txt."""
         self.robots = file
 
     def lead_robots_to(self, place: str) -> None:
-        """Its robots.txt is at that origin; empty: it is known, or where it should be."""
+        """Set the origin that its robots.txt redirects to; empty: no redirect to follow."""
         self.robots_at = place
 
     def locate(self, address: str) -> None:
-        """It is at that address."""
+        """Set its IP address."""
         self.address = address
 
     def pin(self, pins: bool) -> None:
-        """A job limits its address: it is connected to there only. Or no job does any more."""
+        """Set whether workers may connect to its stored address only."""
         self.pins = pins
 
     def join_group(self, group: LimitGroup) -> None:
         self.groups = (*self.groups, group)
-        self.asked[group.key] = ()
+        self.askers[group.key] = ()
 
     def leave_group(self, group: LimitGroup) -> None:
-        del self.asked[group.key]
+        del self.askers[group.key]
         self.groups = tuple(kept_group for kept_group in self.groups if kept_group is not group)
 
     def set_askers(self, group: LimitGroup, askers: tuple[Asker, ...]) -> None:
-        """These ask for the limit of a group, for its sake."""
-        self.asked[group.key] = askers
+        """Set the runs that ask for the limit of a group because of this host."""
+        self.askers[group.key] = askers
 
     def set_clan(self, clan: Clan | None) -> None:
         self.clan = clan
 
     def check(self) -> None:
         granted = sum(part.granted for part in self.parts.values())
-        assert granted <= self.demand.concurrency, "parts add up to no more than the concurrency"
+        assert granted <= self.demand.concurrency, "the parts must not exceed the concurrency"
         for part in self.parts.values():
             assert part.granted <= part.in_use and part.held >= 0
 
 
 def shares(demand: Demand, ranked: list[ProcessName]) -> dict[ProcessName, int]:
-    """The part that each worker should have; `ranked` is the rendezvous order."""
+    """Return the concurrency that each worker should have; `ranked` is in rendezvous order."""
     if not ranked:
         return {}
     if not demand.spread:
@@ -387,8 +410,8 @@ def shares(demand: Demand, ranked: list[ProcessName]) -> dict[ProcessName, int]:
     return {name: each + (1 if at < rest else 0) for at, name in enumerate(several)}
 
 
-def by_score(what: str, names: list[ProcessName]) -> list[ProcessName]:
-    """Process names by rendezvous hashing; a process's number does not count."""
+def sort_by_score(what: str, names: list[ProcessName]) -> list[ProcessName]:
+    """Sort process names by rendezvous hashing; a restarted process keeps its rank."""
 
     def score(name: ProcessName) -> bytes:
         text = f"{what}\0{worker_of(name)}"

@@ -1,10 +1,10 @@
-"""Leases: which worker has which request. In the leader's memory only (rule `leases`).
+"""Leases: which worker holds which request. In the leader's memory only (rule `leases`).
 
-A lease is *open* from ASSIGN until its result is received, and then *received* until the result
-is committed: a received lease takes no credit, but its request must not be leased again.
+A lease is *open* from ASSIGN until its result is received, and then *received* until the result is
+committed. A received lease uses no credit, but its request must not be leased again.
 
-Who makes leases: the planner, and adoption on HELLO. Who ends them: a committed result, a reject,
-the loss of the worker, the end of the run.
+Leases are opened by the planner, and when a worker says HELLO with requests that it still holds.
+They end by a committed result, a reject, the loss of the worker, or the end of the run.
 """
 
 from __future__ import annotations
@@ -21,18 +21,22 @@ Token = tuple[int, int]  # (epoch, n)
 
 
 class Lease(msgspec.Struct):
+    """One request in the hands of one worker."""
+
     token: Token
     row: QueuedRow
     worker: WorkerInfo
-    number: int  # of the ASSIGN that carried it
+    number: int  # number of the ASSIGN message that carried it
     sent_at: float
     received: bool = False
-    started_at: float | None = None  # since when its worker says that it runs, less its pauses
-    recalled_at: float | None = None  # it is overdue, and its worker was told so last
-    ahead: bool = False  # sent long before its host's pace allows it: takes none of the credit
+    started_at: float | None = None  # when its worker started it, moved later by pauses
+    recalled_at: float | None = None  # when its worker was last asked to give it up
+    ahead: bool = False  # sent long before its host's pace allows it: uses no credit
 
 
 class Leases:
+    """All leases, indexed by request, worker, run and lane."""
+
     def __init__(self) -> None:
         self.by_seq: dict[int, Lease] = {}
         self.by_worker: dict[ProcessName, dict[int, Lease]] = {}  # process name → seq → lease
@@ -41,11 +45,13 @@ class Leases:
         self._next_n = 1
 
     def next_n(self) -> int:
+        """Return a new lease number."""
         n = self._next_n
         self._next_n += 1
         return n
 
     def holds(self, seq: int) -> bool:
+        """Return whether a worker has this request."""
         return seq in self.by_seq
 
     def open(
@@ -58,7 +64,8 @@ class Leases:
         *,
         ahead: bool = False,
     ) -> Lease:
-        assert row.seq not in self.by_seq, "a request has one lease"
+        """Open the lease of a request that is sent to a worker."""
+        assert row.seq not in self.by_seq, "a request has at most one lease"
         lease = Lease(token, row, worker, number, now, ahead=ahead)
         self.by_seq[row.seq] = lease
         self.by_worker.setdefault(worker.name, {})[row.seq] = lease
@@ -70,7 +77,7 @@ class Leases:
         return lease
 
     def receive(self, lease: Lease) -> None:
-        """Its result is here: the credit returns (rule `credit`)."""
+        """Note that its result arrived: the worker's credit returns (rule `credit`)."""
         if not lease.received:
             lease.received = True
             lease.worker.leases -= 1
@@ -78,6 +85,7 @@ class Leases:
             self._end_trial(lease)
 
     def close(self, seq: int) -> Lease | None:
+        """Remove the lease of a request and return it."""
         lease = self.by_seq.pop(seq, None)
         if lease is None:
             return None
@@ -99,6 +107,7 @@ class Leases:
         return lease
 
     def _end_trial(self, lease: Lease) -> None:
+        """Free the worker that held this crash suspect."""
         worker, seq = lease.worker, lease.row.seq
         if worker.on_trial == seq:
             worker.on_trial = 0
@@ -106,9 +115,11 @@ class Leases:
             worker.reserved = 0
 
     def of_worker(self, worker: WorkerInfo) -> list[Lease]:
+        """Return the leases of a worker's process."""
         return list(self.by_worker.get(worker.name, {}).values())
 
     def of_run(self, run: int) -> list[Lease]:
+        """Return the leases of a run."""
         return [lease for lease in self.by_seq.values() if lease.row.run == run]
 
     def lost_on_the_way(
@@ -120,9 +131,11 @@ class Leases:
         now: float,
         patience_s: float,
     ) -> list[Lease]:
-        """Leases that a heartbeat proves lost: the ASSIGN arrived or is long overdue, the worker
-        does not hold the request, and every result that it produced is here. `held`: what it holds,
-        and whether that has started."""
+        """Return the leases that a heartbeat proves lost.
+
+        The ASSIGN arrived or is long overdue, the worker does not hold the request, and all its
+        results are here. `held` maps what the worker holds to whether it has started.
+        """
         lost = []
         for lease in self.by_worker.get(worker.name, {}).values():
             started = held.get(lease.token)
@@ -134,8 +147,8 @@ class Leases:
                 lost.append(lease)
         return lost
 
-    def slept(self, worker: WorkerInfo, gap_s: float) -> None:
-        """Nothing was heard of the worker for so long: its attempts may have stood still."""
+    def extend_by_pause(self, worker: WorkerInfo, gap_s: float) -> None:
+        """Move the starts of a worker's attempts later: it was silent and may have stood still."""
         for lease in self.by_worker.get(worker.name, {}).values():
             if lease.started_at is not None:
                 lease.started_at += gap_s
@@ -146,13 +159,19 @@ class Leases:
         ahead: dict[ProcessName, int] = {}
         for seq, lease in self.by_seq.items():
             assert lease.row.seq == seq
-            assert self.by_worker[lease.worker.name][seq] is lease, "each lease is its worker's"
+            assert self.by_worker[lease.worker.name][seq] is lease, (
+                "a lease is listed under its worker"
+            )
             if not lease.received:
                 counted[lease.worker.name] = counted.get(lease.worker.name, 0) + 1
                 ahead[lease.worker.name] = ahead.get(lease.worker.name, 0) + lease.ahead
         for leases in self.by_worker.values():
             for lease in leases.values():
-                assert lease.worker.leases == counted.get(lease.worker.name, 0), "credit is counted"
-                assert lease.worker.ahead == ahead.get(lease.worker.name, 0), "ahead is counted"
+                assert lease.worker.leases == counted.get(lease.worker.name, 0), (
+                    "a worker's open leases are counted"
+                )
+                assert lease.worker.ahead == ahead.get(lease.worker.name, 0), (
+                    "a worker's early leases are counted"
+                )
         assert sum(self.by_run.values()) == len(self.by_seq)
         assert sum(self.by_lane.values()) == len(self.by_seq)

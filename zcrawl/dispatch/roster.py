@@ -1,4 +1,4 @@
-"""The workers as the leader knows them: who is there, how alive, and whether it hears.
+"""The workers as the leader sees them: present or lost, and able to hear the leader.
 
 Called by the leader on each message of a worker and on each tick. One incarnation of a worker id
 counts at a time; a second live process with the same id is refused (rule `watermarks`).
@@ -8,23 +8,24 @@ counts at a time; a second live process with the same id is refused (rule `water
        │                     └──drained, or it leaves──▶ draining ──BYE──▶ offline
        └───────────────────────────── HELLO ──────────────────────────────────┘
 
-A worker that does not hear the leader counts as silent from then on, whatever it says:
-BEAT does not list it, so it starts no request later than PERMISSION_S, and its hosts move with the
-same certainty as those of a worker that is not heard (rules `heartbeats` and `permission`).
+A worker that does not hear the leader counts as silent, even if its messages arrive. BEAT does not
+list it, so it starts no request after PERMISSION_S, and its hosts can move as safely as those of a
+silent worker (rules `heartbeats` and `permission`).
 
-The roster also has the way to each process: its route, a secret, as its HELLO came. It is kept
-as long as the entry, and no other line of a living process takes its place.
+The roster also stores the route to each process, a secret that came with its HELLO. Another
+connection cannot replace the route of a living process.
 
-Heartbeats prove only that the leader hears a worker. Whether the worker hears the leader is seen
-by numbers (`Hearing`): the leader numbers what it sends to a worker, HEARTBEAT and HELLO say the
-highest number that came in. What is not covered in time is lost. After two losses in a row, with
-nothing heard in between, the worker is *deaf*:
+A heartbeat only proves that the leader hears the worker. `Hearing` finds out whether the worker
+hears the leader: the leader numbers its messages to a worker, and HEARTBEAT and HELLO report the
+highest number that arrived. A message that is not covered in time counts as lost. After two losses
+in a row, with nothing heard in between, the worker is *deaf*:
 
     hears ──loss──▶ lost one ──loss──▶ deaf
       ▲                │ a higher number     │ a HELLO that has heard what was sent since
       └────────────────┴─────────────────────┘
 
-A worker whose heartbeats arrive and whose ASSIGNs do not would keep its hosts for ever otherwise.
+Without this, a worker whose heartbeats arrive but which gets no ASSIGN would keep its hosts
+forever.
 """
 
 from __future__ import annotations
@@ -48,34 +49,38 @@ from zcrawl.model.process_name import ProcessName, process_name
 from zcrawl.model.states import NodeState
 from zcrawl.model.vitals import WorkerVitals
 
-PATIENCE_S = 3.0  # a message that is not heard of by then was lost
+PATIENCE_S = 3.0  # a message that is not reported after this time was lost
 LOSSES_MOST = 2  # in a row
 
 
 class Hearing(msgspec.Struct):
+    """The numbers by which the leader sees whether a worker hears it."""
+
     sent: int = 0  # number of the newest message to this worker
-    heard: int = 0  # the highest that it has heard, by its word
+    heard: int = 0  # the highest number that it reported
     losses: int = 0  # in a row
-    written_off: int = 0  # messages up to here count as lost, once
-    awaited: int = 0  # number that it should hear by now; 0: none
+    written_off: int = 0  # messages up to this number were counted as lost
+    awaited: int = 0  # number that it should report; 0: none
     awaited_since: float = 0.0
     welcomed: int = 0  # number of the first WELCOME to its newest HELLO
-    must_hear: int = 0  # deaf: a HELLO counts only if it has heard this or a later one
+    must_hear: int = 0  # if deaf: a HELLO must report at least this number
 
     @property
     def deaf(self) -> bool:
+        """Whether the worker does not hear the leader."""
         return self.must_hear > 0
 
     def next_number(self) -> int:
+        """Return the number for the next message to the worker."""
         self.sent += 1
         return self.sent
 
-    def reported(self, heard: int, now: float) -> bool:
-        """A heartbeat says how far it has heard; whether it became deaf by that.
+    def heartbeat_reported(self, heard: int, now: float) -> bool:
+        """Take the highest number of a heartbeat; return whether the worker is deaf now.
 
-        The clock of a loss starts at the first heartbeat after the message was sent, and what was
-        written off counts no more: a second loss is one of something that was sent after the first
-        was noticed.
+        The time of a loss starts at the first heartbeat after the message was sent. Messages that
+        were written off do not count again, so a second loss is always of a message sent after the
+        first loss.
         """
         self._progress(heard)
         if self.deaf:
@@ -88,24 +93,27 @@ class Hearing(msgspec.Struct):
             return False
         return self._lost()
 
-    def greeted(self, heard: int) -> bool:
-        """A HELLO under a new number; whether it became deaf by that. A worker that got no WELCOME
-        sends no heartbeats: its next HELLO says that the last WELCOME was lost."""
+    def hello_reported(self, heard: int) -> bool:
+        """Take the highest number of a new HELLO; return whether the worker is deaf now.
+
+        A worker that got no WELCOME sends no heartbeats; its next HELLO shows that the WELCOME was
+        lost.
+        """
         self._progress(heard)
         return not self.deaf and self.heard < self.welcomed and self._lost()
 
-    def proves(self, heard: int) -> bool:
-        """Whether a HELLO shows that a deaf worker hears again."""
+    def shows_hearing(self, heard: int) -> bool:
+        """Return whether a HELLO shows that a deaf worker hears again."""
         return self.deaf and heard >= self.must_hear
 
     def joined(self) -> None:
-        """It is welcomed: what it was sent before is void, and the WELCOME has the next number."""
+        """Start anew after a HELLO: earlier messages are void, the WELCOME has the next number."""
         self.must_hear = self.awaited = 0
         self.written_off = self.sent
         self.welcomed = self.sent + 1
 
     def _progress(self, heard: int) -> None:
-        heard = min(heard, self.sent)  # more than was sent is not possible
+        heard = min(heard, self.sent)  # a worker cannot hear more than was sent
         if heard > self.heard:
             self.heard, self.losses, self.awaited = heard, 0, 0
 
@@ -118,51 +126,59 @@ class Hearing(msgspec.Struct):
         return True
 
     def check(self) -> None:
-        assert 0 <= self.heard <= self.sent, "nobody hears what was not sent"
+        assert 0 <= self.heard <= self.sent, "a worker cannot hear what was not sent"
         assert self.written_off <= self.sent and self.awaited <= self.sent
-        assert self.deaf or self.losses < LOSSES_MOST, "losses in a row make deaf"
+        assert self.deaf or self.losses < LOSSES_MOST, (
+            "a worker is deaf after LOSSES_MOST losses in a row"
+        )
 
 
-FORGET_AFTER_S = 600.0  # lost and offline workers leave the list
+FORGET_AFTER_S = 600.0  # lost and offline workers are removed after this time
 PREFETCH_FACTOR = 1.25
 PREFETCH_S = 0.25  # of the measured rate
-AHEAD_FACTOR = 1.25  # what waits for a pace, beyond what the measured rate takes in LOOKAHEAD_S
+AHEAD_FACTOR = 1.25  # early requests, relative to what the worker fetches in LOOKAHEAD_S
 
 
 class WorkerInfo(msgspec.Struct):
+    """One worker: its current process, state, load and credit."""
+
     id: str
     incarnation: int
     vitals: WorkerVitals  # of its last heartbeat
     hello: int
-    heard_at: float  # its last word; of a deaf one: the last that counted
+    heard_at: float  # its last message; for a deaf worker, the last that counted
     beat_at: float = 0.0  # its last heartbeat, or the HELLO before it
-    route: bytes = b""  # the way to it
+    route: bytes = b""  # the secret address of its connection
     hearing: Hearing = msgspec.field(default_factory=Hearing)
     state: NodeState = NodeState.JOINING
     version: str = ""
     hostname: str = ""
     pid: int = 0
     echo: float = 0.0  # sent_at of the newest heartbeat under the current HELLO
-    draining: bool = False  # by its own word: it leaves
-    drained: bool = False  # by a person's, which is stored: it gets nothing until it is undrained
-    life: int = 0  # of its supervisor
+    draining: bool = False  # it said that it is leaving
+    drained: bool = False  # a person drained it; stored, and no work until it is undrained
+    life: int = 0  # number of the supervisor's life
     leases: int = 0  # open: assigned, result not received
-    unstarted: set[tuple[int, int]] = msgspec.field(default_factory=set)  # tokens, by its last word
-    ahead: int = 0  # of these, sent ahead of their hosts' pace
-    runs: dict[int, int] = msgspec.field(default_factory=dict)  # run → revision it was told
-    lacks: dict[int, str] = msgspec.field(default_factory=dict)  # run → what it has not
+    unstarted: set[tuple[int, int]] = msgspec.field(
+        default_factory=set
+    )  # lease tokens, by its last heartbeat
+    ahead: int = 0  # leases that were sent before their host's pace allows them
+    runs: dict[int, int] = msgspec.field(default_factory=dict)  # run → revision that was sent to it
+    lacks: dict[int, str] = msgspec.field(
+        default_factory=dict
+    )  # run → the code or plugin that it lacks
     strays: dict[tuple[int, int], float] = msgspec.field(default_factory=dict)  # see `overdue`
     on_trial: int = 0  # seq of the crash suspect that it holds (rule `crashes`)
-    reserved: int = 0  # seq of the suspect that it is to hold, or holds, all alone
+    reserved: int = 0  # seq of the suspect that it must hold alone
 
     @property
     def name(self) -> ProcessName:
-        """Identity of the process, as hosts.owners stores it."""
+        """The identity of the process, as hosts.owners stores it."""
         return process_name(self.id, self.incarnation)
 
     @property
     def usable(self) -> bool:
-        """Whether new work may go there."""
+        """Whether it may get new work."""
         return not (self.draining or self.drained) and self.state in (
             NodeState.JOINING,
             NodeState.IDLE,
@@ -171,7 +187,7 @@ class WorkerInfo(msgspec.Struct):
 
     @property
     def present(self) -> bool:
-        """Whether it may still act on what it was given."""
+        """Whether it may still work on what it was given."""
         return self.state not in (NodeState.LOST, NodeState.OFFLINE)
 
     @property
@@ -181,7 +197,7 @@ class WorkerInfo(msgspec.Struct):
 
     @property
     def credit(self) -> int:
-        """How many more assignments it may be sent that can start at once (rule `credit`)."""
+        """How many more requests it may be sent that can start at once (rule `credit`)."""
         if self.reserved:
             return 0
         vitals = self.vitals
@@ -190,9 +206,11 @@ class WorkerInfo(msgspec.Struct):
 
     @property
     def credit_ahead(self) -> int:
-        """How many more it may be sent that wait there for their hosts' pace. What it holds in all
-        fits into its outbox, and it is not more than it does in that time: one whose slots are
-        full holds little of what others could do."""
+        """How many more early requests it may be sent, which wait for their hosts' pace.
+
+        All requests that it holds must fit into its outbox. The limit is what it fetches in
+        LOOKAHEAD_S, so that a busy worker does not hold requests that others could do.
+        """
         if self.reserved:
             return 0
         vitals = self.vitals
@@ -200,42 +218,53 @@ class WorkerInfo(msgspec.Struct):
         return min(int(most) - self.ahead, WINDOW_RESULTS - self.leases)
 
     def next_number(self) -> int:
+        """Return the number for the next message to the worker."""
         return self.hearing.next_number()
 
 
 class Greeting(enum.Enum):
+    """How the leader answers a HELLO."""
+
     WELCOME = "welcome"
-    AGAIN = "again"  # the HELLO that is in force already: repeat the answer
+    AGAIN = "again"  # a repeated HELLO: repeat the answer
     OLD = "old"  # overtaken by a newer HELLO: ignore
-    ANEW = "anew"  # it was lost since this HELLO was answered: only a new one voids the answer
-    DEAF = "deaf"  # it does not hear us: only a HELLO that has heard something new counts
+    ANEW = "anew"  # it was lost after this HELLO was answered: ask for a new HELLO
+    DEAF = "deaf"  # it does not hear the leader: wait for a HELLO that heard a newer message
     DUPLICATE = "duplicate"  # another live process has this id
 
 
 class Roster:
+    """All workers by id."""
+
     def __init__(self) -> None:
         self.workers: dict[str, WorkerInfo] = {}
-        self._slowest_s = HEARTBEAT_S  # the interval of those who have not heard of a shorter one
+        self._slowest_s = HEARTBEAT_S  # the longest interval that a worker may still use
         self._slowest_until = -math.inf
 
     @property
     def heartbeat_s(self) -> float:
-        """How often workers and the leader say that they live, by the number of those who do."""
+        """The interval of heartbeats, longer with more workers."""
         present = sum(info.present for info in self.workers.values())
         interval_s = HEARTBEAT_S * max(1.0, present / WORKERS_PER_HEARTBEAT_S)
         return min(HEARTBEAT_MOST_S, interval_s)
 
-    def _judged_by_s(self, now: float) -> float:
-        """The interval by which silence is judged: a shorter one counts when everybody has heard of
-        it. Its BEAT may be one old interval away, the heartbeat after it another."""
+    def _silence_interval_s(self, now: float) -> float:
+        """Return the interval by which silence is measured.
+
+        A shorter interval counts only when all workers know it: its BEAT may be one old interval
+        away, and the heartbeat after it another.
+        """
         current = self.heartbeat_s
         if current >= self._slowest_s or now >= self._slowest_until:
             self._slowest_s, self._slowest_until = current, now + 2 * current
         return self._slowest_s
 
     def judge(self, worker: str, incarnation: int, hello: Hello, route: bytes) -> Greeting:
-        """What a HELLO is to the leader; changes nothing. A process keeps its route as long as it
-        lives, so one of another route is another process, whatever number it says it has."""
+        """Return how to answer a HELLO; change nothing.
+
+        A process keeps its route while it lives, so a HELLO with another route is from another
+        process.
+        """
         current_info = self.workers.get(worker)
         if current_info is None:
             return Greeting.WELCOME
@@ -244,12 +273,12 @@ class Roster:
         ):
             if hello.hello < current_info.hello:
                 return Greeting.OLD
-            if current_info.deaf and not current_info.hearing.proves(hello.heard):
+            if current_info.deaf and not current_info.hearing.shows_hearing(hello.heard):
                 return Greeting.DEAF
             if hello.hello > current_info.hello:
                 return Greeting.WELCOME
             return Greeting.AGAIN if current_info.present else Greeting.ANEW
-        # Silence alone is no proof before the worker is lost: it may still start requests.
+        # A silent worker may still start requests until it is lost.
         replaced = hello.replaces == current_info.incarnation != incarnation
         dead = replaced or not current_info.present
         return Greeting.WELCOME if dead else Greeting.DUPLICATE
@@ -257,6 +286,7 @@ class Roster:
     def join(
         self, worker: str, incarnation: int, hello: Hello, route: bytes, now: float
     ) -> WorkerInfo:
+        """Add a worker, or reset the entry of a process that said HELLO again."""
         current_info = self.workers.get(worker)
         if (
             current_info is not None and current_info.incarnation == incarnation
@@ -285,16 +315,17 @@ class Roster:
         return info
 
     def process(self, worker: str, incarnation: int) -> WorkerInfo | None:
-        """The worker, if this incarnation of it is the one that counts; it may be lost."""
+        """Return the worker if this incarnation is the current one, even if it is lost."""
         info = self.workers.get(worker)
         return None if info is None or info.incarnation != incarnation else info
 
     def find(self, worker: str, incarnation: int) -> WorkerInfo | None:
-        """The worker, if this incarnation of it is the one that counts and is present."""
+        """Return the worker if this incarnation is the current one and is present."""
         info = self.process(worker, incarnation)
         return None if info is None or not info.present else info
 
     def heartbeat(self, info: WorkerInfo, beat: Heartbeat, now: float) -> None:
+        """Store the contents of a heartbeat."""
         info.heard_at = info.beat_at = now
         info.vitals = beat.vitals
         info.draining = info.draining or beat.draining
@@ -303,24 +334,25 @@ class Roster:
         self._settle_state(info)
 
     def silence_s(self, info: WorkerInfo, now: float) -> float:
-        """How long a worker was silent beyond a few lost heartbeats; 0: not at all."""
+        """Return how long a worker was silent; 0 if only a few heartbeats were lost."""
         gap_s = now - info.beat_at
         return gap_s if gap_s > SUSPECT_AFTER * self.heartbeat_s else 0.0
 
-    def reported(self, info: WorkerInfo, heard: int, now: float) -> bool:
-        """How far it has heard us, by a heartbeat; whether it is deaf from now on."""
-        return self._suspected(info, info.hearing.reported(heard, now))
+    def heartbeat_reported(self, info: WorkerInfo, heard: int, now: float) -> bool:
+        """Take the highest number of a heartbeat; return whether the worker is deaf now."""
+        return self._suspect_if_deaf(info, info.hearing.heartbeat_reported(heard, now))
 
-    def greeted(self, info: WorkerInfo, heard: int) -> bool:
-        """The same, by a HELLO under a new number."""
-        return self._suspected(info, info.hearing.greeted(heard))
+    def hello_reported(self, info: WorkerInfo, heard: int) -> bool:
+        """Take the highest number of a new HELLO; return whether the worker is deaf now."""
+        return self._suspect_if_deaf(info, info.hearing.hello_reported(heard))
 
-    def _suspected(self, info: WorkerInfo, deaf: bool) -> bool:
+    def _suspect_if_deaf(self, info: WorkerInfo, deaf: bool) -> bool:
         if deaf and info.present:
             info.state = NodeState.SUSPECT
         return deaf
 
     def hear(self, info: WorkerInfo, now: float) -> None:
+        """Note that a message of the worker arrived."""
         if info.deaf:
             return
         info.heard_at = now
@@ -328,23 +360,26 @@ class Roster:
             self._settle_state(info)
 
     def _settle_state(self, info: WorkerInfo) -> None:
+        """Set the state of a worker that is heard."""
         if info.draining or info.drained:
             info.state = NodeState.DRAINING
         else:
             info.state = NodeState.BUSY if info.leases else NodeState.IDLE
 
     def set_drained(self, info: WorkerInfo, drained: bool) -> None:
+        """Store that a person drained or undrained the worker."""
         info.drained = drained
         if info.state in (NodeState.IDLE, NodeState.BUSY, NodeState.DRAINING):
             self._settle_state(info)
 
     def leave(self, info: WorkerInfo) -> None:
+        """Note that the worker said BYE."""
         info.state = NodeState.OFFLINE
 
     def tick(self, now: float) -> list[WorkerInfo]:
-        """Silent workers become suspect, then lost; returns those that were lost just now."""
+        """Make silent workers suspect, then lost; return those that were lost just now."""
         lost = []
-        interval_s = self._judged_by_s(now)
+        interval_s = self._silence_interval_s(now)
         for info in list(self.workers.values()):
             silent = now - info.heard_at
             if not info.present:
@@ -362,7 +397,7 @@ class Roster:
 
     def check(self) -> None:
         for info in self.workers.values():
-            assert 0 <= info.ahead <= info.leases, "leases are counted"
+            assert 0 <= info.ahead <= info.leases, "early leases are a part of all leases"
             assert info.id and info.vitals.slots > 0
-            assert not (info.deaf and info.usable), "who does not hear gets no work"
+            assert not (info.deaf and info.usable), "a deaf worker gets no work"
             info.hearing.check()

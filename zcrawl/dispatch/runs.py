@@ -1,9 +1,10 @@
-"""The runs that the leader works on, as it knows them: the stored row and what derives from it.
+"""The active runs in the leader's memory: the stored row and what is computed from it.
 
-Filled by takeover, submissions and committed batches; read by the planner (may this run
-dispatch?), by the result planner (retries, scope) and by CONFIG. What is stored may be of another
-version or of a master with more rights (`submit.stored`): a spec that is refused is never used, and
-its run waits in `refused` until the leader has ended it; a run with code waits for the right.
+Filled by takeover, submissions and committed batches. Read by the planner (may this run send
+requests?), by the result planner (retries, scope) and for CONFIG messages. A stored spec may come
+from another version or from a master with more rights (`submit.stored`). An invalid spec is never
+used; its run waits in `refused` until the leader has ended it. A run with code waits until the
+masters allow code.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from zcrawl.submit.private import without_private
 from zcrawl.submit.stored import read_stored, refusal_of
 
 NO_CODE_RIGHT: Final = with_detail(
-    CODE_NOT_ALLOWED, "the masters do not let jobs bring code any more"
+    CODE_NOT_ALLOWED, "the masters no longer allow jobs with code; enable allow_code to go on"
 )
 
 
 def _unknown_version(version: int) -> str:
+    """Return the wait reason of a run whose URL keys this leader cannot compute."""
     versions = ", ".join(map(str, sorted(CANONICAL_VERSIONS)))
     return with_detail(
         CANONICAL_CODE,
@@ -40,6 +42,8 @@ def _unknown_version(version: int) -> str:
 
 
 class ActiveRun(msgspec.Struct):
+    """A run that is not ended, with its parsed spec."""
+
     row: RunRow
     spec: JobSpec
     revision: int = 1
@@ -49,22 +53,24 @@ class ActiveRun(msgspec.Struct):
 
     @property
     def rules(self) -> CanonicalRules:
+        """The rules by which the run's URLs are made canonical."""
         return canonical_rules(self.spec.scope, self.row.canonical)
 
     @property
     def dispatches(self) -> bool:
+        """Whether requests of the run may be sent."""
         return self.row.state is RunState.RUNNING and not self.refusal and not self.waits
 
     @property
     def waits(self) -> str:
-        """What the run waits for, although nobody has paused it."""
+        """Why the run waits although nobody paused it; empty: it does not wait."""
         if self.row.canonical not in CANONICAL_VERSIONS:
             return _unknown_version(self.row.canonical)
         return NO_CODE_RIGHT if self.spec.code is not None and not self.runs_code else ""
 
     @property
     def old_keys(self) -> str:
-        """What to know of a run that an older version began; nothing, if it is of this version."""
+        """A note for a run that an older version began; empty if it is of this version."""
         version = self.row.canonical
         if version == CANONICAL_VERSION or version not in CANONICAL_VERSIONS:
             return ""
@@ -74,11 +80,12 @@ class ActiveRun(msgspec.Struct):
         )
 
     def may_start(self, in_flight: int) -> bool:
-        """`max_pages` reserves: what is done and what is in flight never exceed it."""
+        """Return whether one more request keeps done and running pages within `max_pages`."""
         most = self.spec.scope.max_pages
         return self.dispatches and (most is None or self.row.counters.done + in_flight < most)
 
     def config(self) -> RunConfig:
+        """Return the CONFIG message of the run for workers."""
         row, hosts = self.row, list(self.row.seed_hosts)
         given = self.spec if self.opens_private else without_private(self.spec)
         code = given.code
@@ -94,20 +101,24 @@ class ActiveRun(msgspec.Struct):
         )
 
     def code(self) -> Code | None:
-        """The spider's file, for workers that were told of its hash."""
+        """Return the source of the run's spider for workers, which know its hash."""
         code = self.spec.code
         return None if code is None else Code(code.sha256, code.source.encode())
 
 
 class Runs:
+    """The active runs by their ids."""
+
     def __init__(self) -> None:
         self.active: dict[int, ActiveRun] = {}
-        self.refused: dict[int, str] = {}  # active runs that have to end, and why
-        self.open_private = True  # set by the leader, before there are any
-        self.open_code = True  # the same
+        self.refused: dict[
+            int, str
+        ] = {}  # runs with an invalid stored spec, and why; they are to be ended
+        self.open_private = True  # set by the leader before it adds runs
+        self.open_code = True  # set by the leader before it adds runs
 
     def put(self, row: RunRow) -> ActiveRun | None:
-        """The run as it is now stored; None when it has ended."""
+        """Add or update a run from its stored row; return None when it has ended."""
         active_run = self.active.get(row.id)
         if row.state.ended:
             self.forget(row.id)
@@ -127,6 +138,7 @@ class Runs:
         return active_run
 
     def _read(self, active: ActiveRun, row: RunRow) -> None:
+        """Parse the stored spec, or note why it is invalid."""
         try:
             active.spec, active.refusal = read_stored(row.spec), ""
             self.refused.pop(row.id, None)

@@ -1,26 +1,25 @@
 """Limits that several hosts share: per registered domain and per IP address.
 
-A part of the granter and the planner, idle until a job asks. A host belongs to the group of its
-registered domain, known at once, and to that of its address, known when a worker has looked it up
-(it reports the address and sends nothing). A host whose robots.txt is redirected to another host
-is in a group with that one until the file is fetched (`frontier.robots_place`): its limits are the
-slowest of both. Hosts that are linked by groups are a *clan*.
+A part of the granter and the planner, used only if a job asks for such limits. A host belongs to
+the group of its registered domain, and to the group of its address as soon as a worker has looked
+it up (the worker reports the address before it sends a request). A host whose robots.txt is
+redirected to another host shares a group with that host until the file is fetched
+(`frontier.robots_place`); the group has the slower limits of both. Hosts that are linked by groups
+are a *clan*.
 
-The invariant: **of the hosts of one clan, no process starts a request while another process may
-start or be running one.** So one worker keeps all paces of a clan, as it keeps those of its hosts
-(`worker.shared_limits`), and the limits hold exactly, for all jobs together, without anybody asking
-anybody before a request. What follows from it:
+The invariant: **no two processes may start or run requests to hosts of one clan at the same time.**
+So one worker keeps all paces of a clan (`worker.shared_limits`), and the limits hold exactly, for
+all jobs together, without a message before each request. Three rules follow:
 
-- all hosts of a clan get one owner, and a new one only when every part that others had in any of
-  them is confirmed as given up, lost and over, or gone (`blocked`)
-- whoever gets a group that somebody else had before starts an interval later: whatever the other
-  one did, it did before (`claim`). A new leader does not know who had what, so a whole interval
-  passes after it took over, and after it has heard of each process that had a host of the group.
-  Nothing of this has to be stored but owners and addresses.
-- a worker connects to no other address than the one of the group (`Grant.address`)
+- All hosts of a clan have one owner. They get a new one only when no other process can have a part
+  of any of them: each part is confirmed as given up, lost and over, or gone (`blocked_until`).
+- A new owner of a group waits one interval after the last start of the previous one (`claim`). A
+  new leader does not know the previous owners, so it waits one interval after it took over, and
+  after each process that had a host of the group was heard. Only owners and addresses are stored.
+- A worker connects only to the address of the group (`Grant.address`).
 
-For dispatch the leader keeps an estimate of each group's pace: what cannot start soon would use up
-its worker's credit. Hosts that wait for a group stand in its line, not in the planner's heap.
+The leader estimates the pace of each group, because requests that cannot start soon would use up
+their worker's credit. Hosts that wait for a group are queued there, not in the planner's heap.
 """
 
 from __future__ import annotations
@@ -44,25 +43,29 @@ if TYPE_CHECKING:
     from zcrawl.dispatch.host_state import HostState
 
 
-NEAR_S = 0.25  # what its pace allows so soon is sent by the credit for what starts now
-# Rule `permission`: of one host a worker holds concurrency + 5 s × rate URLs at most.
+NEAR_S = 0.25  # a request that can start within this time counts as one that starts now
+# Rule `permission`: a worker holds at most concurrency + 5 s × rate URLs of one host.
 HOLD_S = LOOKAHEAD_S
-UNPACED_AHEAD = 8  # URLs that a worker holds beyond what may run, where only a number limits them
+UNPACED_AHEAD = 8  # extra URLs that a worker holds if the group has no rate
 
 
 class Clan(msgspec.Struct, eq=False):
-    """Hosts that are linked by their groups. One process has them all."""
+    """Hosts that are linked by their groups. One process owns them all."""
 
-    name: str  # of the group that it began with: what rendezvous hashing sees
-    owner: ProcessName = NOBODY  # process that has, or is to have, its hosts
-    wish: str = ""  # a person's: the id of a worker
+    name: str  # key of its first group, used for rendezvous hashing
+    owner: ProcessName = NOBODY  # process that has or will have its hosts
+    wish: str = ""  # worker id that a person chose
     hosts: dict[int, None] = msgspec.field(default_factory=dict)
-    suspects: dict[int, None] = msgspec.field(default_factory=dict)  # others may have them
-    refused: dict[int, None] = msgspec.field(default_factory=dict)  # wait for suspects
+    suspects: dict[int, None] = msgspec.field(
+        default_factory=dict
+    )  # hosts that another process may still have
+    refused: dict[int, None] = msgspec.field(
+        default_factory=dict
+    )  # hosts that wait for the suspects
 
 
 class AllRuns(NamedTuple):
-    """All runs of a host together, as one that asks for a limit."""
+    """All runs of a host together, where a single run could ask for a limit."""
 
     host: int
 
@@ -72,19 +75,21 @@ Limit: TypeAlias = tuple[float, int]  # seconds between two starts, requests at 
 
 
 class LimitGroup(msgspec.Struct, eq=False):
-    """All hosts of one registered domain, or at one address, that a job limits together."""
+    """Hosts of one registered domain, or at one address, that a job limits together."""
 
     key: str
     asks: dict[Asker, Limit] = msgspec.field(default_factory=dict)
-    members: dict[Asker, int] = msgspec.field(default_factory=dict)  # who asks → its hosts here
+    members: dict[Asker, int] = msgspec.field(
+        default_factory=dict
+    )  # asker → number of its hosts here
     hosts: int = 0
     pace: Pace = msgspec.field(default_factory=Pace)  # the leader's estimate, for dispatch
     concurrency: int = 0  # 0: unlimited
     revision: int = 0
     clan: Clan | None = None
-    owner: ProcessName = NOBODY  # process that was last given any host of it
+    owner: ProcessName = NOBODY  # the last process that got a host of the group
     first_at: float = 0.0  # that process starts nothing before this moment
-    last_start_at: float = -math.inf  # of any other process, at the latest
+    last_start_at: float = -math.inf  # latest possible start by any other process
     held: int = 0  # open leases of its hosts
     waiting: dict[int, None] = msgspec.field(default_factory=dict)  # hosts, in turn
     alarm_at: float = math.inf  # when the first of them is called
@@ -99,28 +104,30 @@ class LimitGroup(msgspec.Struct, eq=False):
         return ahead + (self.concurrency or math.ceil(NEAR_S / interval))
 
     def ready_at(self) -> float:
-        """When one more URL of it may be dispatched."""
+        """Return when the next URL of the group may be sent."""
         return self.pace.ready_at() - LOOKAHEAD_S
 
     def turns(self, now: float) -> int:
-        """How many of those that wait can go now."""
+        """Return how many of the waiting hosts can get a request now."""
         free = self.hold_limit - self.held
         if self.pace.interval_s > 0.0:
             free = min(free, (now - self.ready_at()) // self.pace.interval_s + 1)
         return max(0, int(min(free, len(self.waiting))))
 
     def strictest(self) -> tuple[float, int]:
-        """For all jobs together the slowest demand wins."""
+        """Return the slowest limits of all jobs together."""
         interval_s = max((interval for interval, _ in self.asks.values()), default=0.0)
         limits = [most for _, most in self.asks.values() if most]
         return interval_s, min(limits, default=0)
 
 
-CALL_AGAIN_S = 1.0  # those who wait for a lease to end are called this often in any case
-MOST_IDLE = 50_000  # groups without hosts that are remembered
+CALL_AGAIN_S = 1.0  # hosts that wait for the end of a lease are tried again this often
+MOST_IDLE = 50_000  # groups without hosts that stay in memory
 
 
 class Groups:
+    """All groups and clans."""
+
     def __init__(self, hosts: dict[int, HostState]) -> None:
         self.by_key: dict[str, LimitGroup] = {}
         self.began = -math.inf  # when this leader took over from another one
@@ -132,8 +139,8 @@ class Groups:
 
     # ------------------------------------------------------------ who belongs to what
 
-    def follow(self, host: HostState, asking: Mapping[int, Politeness]) -> list[int]:
-        """These runs have rows of the host. Hosts whose owner is to be looked at again."""
+    def update_groups(self, host: HostState, asking: Mapping[int, Politeness]) -> list[int]:
+        """Put the host into the groups that its runs ask for; return hosts to review."""
         limits: dict[str, dict[Asker, Limit]] = {}
         pins = False
         for run, each in asking.items():
@@ -146,11 +153,11 @@ class Groups:
                     ask = _interval(each.address_rate), each.address_concurrency
                     limits.setdefault(f"address {host.address}", {})[run] = ask
         host.pin(pins)
-        self._want_robots(host, asking, limits)
+        self._add_robots_limit(host, asking, limits)
         moved: list[int] = []
         for group in host.groups:
             if group.key not in limits:
-                moved += self.released(host)  # it may be what they wait for
+                moved += self.take_refused(host)  # the refused hosts may wait for this one
                 self._leave(host, group)
         for key, asks in limits.items():
             group = self.by_key.setdefault(key, LimitGroup(key))
@@ -159,12 +166,13 @@ class Groups:
             self._count_runs(host, group, asks)
         return moved
 
-    def _want_robots(
+    def _add_robots_limit(
         self,
         host: HostState,
         asking: Mapping[int, Politeness],
         limits: dict[str, dict[Asker, Limit]],
     ) -> None:
+        """Add the limit that a host shares with the host of its robots.txt."""
         if host.robots_at:
             asks: dict[Asker, Limit] = {
                 run: (_interval(politeness.rate), politeness.concurrency)
@@ -173,7 +181,7 @@ class Groups:
             if asks:
                 limits[robots_group(host.robots_at)] = asks
             else:
-                self.lead(host, "")  # a later run finds the way again
+                self.lead_robots_to(host, "")  # a later run follows the redirect again
         if host.origin in self._visitors:
             demand = combined_demand(list(asking.values()), host.crawl_delay_s)
             slow_s = 0.0 if host.manner is None else host.manner.slow_s
@@ -182,8 +190,8 @@ class Groups:
                 AllRuns(host.id): (interval_s, demand.concurrency if asking else 0)
             }
 
-    def lead(self, host: HostState, place: str) -> None:
-        """Its robots.txt is at that origin; empty: it is known, or where it should be."""
+    def lead_robots_to(self, host: HostState, place: str) -> None:
+        """Set the origin that the robots.txt of the host redirects to; empty: none."""
         for origin, more in ((host.robots_at, -1), (place, +1)):
             if origin:
                 count = self._visitors.pop(origin, 0) + more
@@ -191,18 +199,18 @@ class Groups:
                     self._visitors[origin] = count
         host.lead_robots_to(place)
 
-    def concern(self, host: HostState) -> bool:
-        """Whether it belongs to a group, or may have to, whatever its jobs ask for."""
+    def may_concern(self, host: HostState) -> bool:
+        """Return whether the host is in a group, or may need one whatever its jobs ask for."""
         return bool(host.groups or host.robots_at) or host.origin in self._visitors
 
     def hold_back(self, key: str, moment: float) -> None:
-        """The hosts of a group start nothing before that moment."""
+        """Let the hosts of a group start nothing before that moment."""
         group = self.by_key.get(key)
         if group is not None:
             group.first_at = max(group.first_at, moment)
 
     def learn_address(self, host: HostState, text: str) -> bool:
-        """A worker found the host there; whether that is news."""
+        """Store the address that a worker found; return whether it is new."""
         address = plain_address(text)
         if not address or address == host.address:
             return False
@@ -210,6 +218,7 @@ class Groups:
         return True
 
     def _join(self, host: HostState, group: LimitGroup) -> list[int]:
+        """Add a host to a group and its clan; return hosts to review."""
         host.join_group(group)
         group.hosts += 1
         group.held += host.leased
@@ -223,7 +232,7 @@ class Groups:
         return [] if host.clan is clan else self._merge(host.clan, clan)
 
     def _merge(self, clan: Clan, other: Clan) -> list[int]:
-        """The larger one takes the smaller one in, and keeps its owner."""
+        """Merge two clans: the larger one keeps its owner. Return the hosts that changed clan."""
         kept, gone = (clan, other) if len(clan.hosts) >= len(other.hosts) else (other, clan)
         kept.owner = kept.owner or gone.owner
         for host_id in gone.hosts:
@@ -237,7 +246,10 @@ class Groups:
         return list(gone.hosts)
 
     def _leave(self, host: HostState, group: LimitGroup) -> None:
-        """The rest of the clan stays together, also if only this host linked it."""
+        """Remove a host from a group.
+
+        The rest of the clan stays together, even if only this host linked it.
+        """
         self._count_runs(host, group, {})
         host.leave_group(group)
         group.waiting.pop(host.id, None)
@@ -254,7 +266,8 @@ class Groups:
             host.set_clan(None)
 
     def _count_runs(self, host: HostState, group: LimitGroup, asks: Mapping[Asker, Limit]) -> None:
-        for asker in host.asked[group.key]:
+        """Set which runs ask for the limits of a group because of this host."""
+        for asker in host.askers[group.key]:
             group.members[asker] -= 1
             if not group.members[asker]:
                 del group.members[asker], group.asks[asker]
@@ -270,9 +283,11 @@ class Groups:
 
     # ------------------------------------------------------------ owners
 
-    def blocked(self, host: HostState, owner: ProcessName, now: float) -> float | None:
-        """None: only `owner` may start requests to any host of the clan. Else until when another
-        may; inf: until it confirms."""
+    def blocked_until(self, host: HostState, owner: ProcessName, now: float) -> float | None:
+        """Return None if only `owner` may start requests to hosts of the clan.
+
+        Otherwise return until when another process may; inf means until that process confirms.
+        """
         clan = host.clan
         while clan is not None and clan.suspects:
             suspect = next(iter(clan.suspects))
@@ -281,31 +296,31 @@ class Groups:
             if until is not None:
                 clan.refused[host.id] = None
                 return until
-            if other.inherited:  # its owner was never heard of
+            if other.inherited:  # its previous owner never said HELLO
                 self.may_have_started(other, other.inherited_until)
             del clan.suspects[suspect]
         return None
 
     def suspect(self, host: HostState) -> None:
-        """Somebody else than the owner of its clan may have a part of it."""
+        """Note that a process other than the clan's owner may have a part of the host."""
         if host.clan is not None:
             host.clan.suspects[host.id] = None
 
-    def released(self, host: HostState) -> list[int]:
-        """A part of it was given up: those who were refused for its sake may ask again."""
+    def take_refused(self, host: HostState) -> list[int]:
+        """Return the hosts that were refused because of this clan: they may try again."""
         if host.clan is None:
             return []
         refused, host.clan.refused = list(host.clan.refused), {}
         return refused
 
-    def choose(self, clan: Clan, owner: ProcessName) -> list[int]:
-        """Another owner for the whole clan; the hosts that this concerns."""
+    def set_owner(self, clan: Clan, owner: ProcessName) -> list[int]:
+        """Give the whole clan another owner; return its hosts."""
         clan.owner = owner
         clan.suspects = dict(clan.hosts)
         return list(clan.hosts)
 
     def claim(self, host: HostState, name: ProcessName, now: float) -> None:
-        """A process gets a part of the host, and with it the paces of its groups."""
+        """Give the paces of the host's groups to a process that gets a part of the host."""
         for group in host.groups:
             if group.owner != name:
                 since = now if group.owner else max(self.began, group.last_start_at)
@@ -313,20 +328,23 @@ class Groups:
                 group.first_at = max(group.first_at, since + group.pace.interval_s)
 
     def may_have_started(self, host: HostState, moment: float) -> None:
-        """A process that gives up the host may have asked it until then."""
+        """Note that a process which gives up the host may have started a request until then."""
         for group in host.groups:
             group.last_start_at = max(group.last_start_at, moment)
 
-    def goes_on(self, host: HostState, name: ProcessName) -> None:
-        """A process that an earlier leader gave the host goes on with paces that it knows."""
+    def keep_owner(self, host: HostState, name: ProcessName) -> None:
+        """Leave the paces of the host's groups to a process that had them before the takeover."""
         for group in host.groups:
             group.owner, group.first_at = name, 0.0
 
     def shares(self, host: HostState, name: ProcessName, now: float) -> list[GroupShare]:
-        """The limits that its owner has to keep. A group for the sake of a robots.txt allows one
-        to go where it is: not told before nobody else may start anything there."""
+        """Return the limits that the owner of a host must keep.
+
+        The group of a robots.txt also permits requests to its host, so it is sent only when no
+        other process can start a request there.
+        """
         place = robots_group(host.robots_at) if host.robots_at else ""
-        closed = bool(place) and self.blocked(host, name, now) is not None
+        closed = bool(place) and self.blocked_until(host, name, now) is not None
         return [
             GroupShare(
                 group.key,
@@ -342,7 +360,7 @@ class Groups:
     # ------------------------------------------------------------ dispatch
 
     def admits(self, host: HostState, now: float) -> bool:
-        """Whether one more URL of the host may be sent; if not, it stands in line."""
+        """Return whether one more URL of the host may be sent; queue the host if not."""
         group = self.obstacle(host, now)
         if group is None:
             return True
@@ -352,18 +370,19 @@ class Groups:
         return False
 
     def obstacle(self, host: HostState, now: float) -> LimitGroup | None:
-        """The first of its groups that admits no URL of the host now."""
+        """Return the first group that admits no URL of the host now."""
         for group in host.groups:
             if group.ready_at() > now or group.held >= group.hold_limit:
                 return group
         return None
 
     def sent(self, host: HostState, now: float) -> None:
+        """Advance the paces of the host's groups."""
         for group in host.groups:
             group.pace.take(now)
 
-    def leased(self, host: HostState, more: int) -> None:
-        """So many more of its requests are in workers' hands, or fewer."""
+    def leases_changed(self, host: HostState, more: int) -> None:
+        """Add to the count of the host's requests at workers."""
         host.leases_changed(more)
         for group in host.groups:
             group.held += more
@@ -371,13 +390,13 @@ class Groups:
                 self._arm(group, group.ready_at())
 
     def due(self, now: float) -> list[int]:
-        """Hosts whose turn it is."""
+        """Take the hosts whose turn it is out of the queues and return them."""
         called: list[int] = []
         while self._alarms and self._alarms[0][0] <= now:
             moment, _, key = heapq.heappop(self._alarms)
             group = self.by_key.get(key)
             if group is None or group.alarm_at != moment:
-                continue  # it was called earlier
+                continue  # an earlier alarm was handled
             group.alarm_at = math.inf
             for host_id in list(group.waiting)[: group.turns(now)]:
                 del group.waiting[host_id]
@@ -388,9 +407,11 @@ class Groups:
         return called
 
     def next_due_at(self) -> float:
+        """Return when the next queue has to be looked at."""
         return self._alarms[0][0] if self._alarms else math.inf
 
     def _arm(self, group: LimitGroup, moment: float) -> None:
+        """Set the alarm of a group, unless it has an earlier one."""
         if moment < group.alarm_at:
             group.alarm_at = moment
             self._turn += 1
@@ -399,13 +420,13 @@ class Groups:
     def check(self, dirty: Mapping[int, None]) -> None:
         members: dict[str, list[HostState]] = {}
         for host in self._hosts.values():
-            assert (host.clan is None) == (not host.groups), "who has a group has a clan"
+            assert (host.clan is None) == (not host.groups), "a host has a clan if it has a group"
             for group in host.groups:
                 assert group.clan is host.clan, "a clan holds all hosts of its groups"
                 members.setdefault(group.key, []).append(host)
             clan = host.clan
             if clan is None or host.id in dirty or host.storing:
-                continue  # its parts follow with the next plan
+                continue  # the next plan adapts its parts
             having = {name for name, part in host.parts.items() if part.granted}
             assert having <= {clan.owner}, "all hosts of a clan have one owner"
             if having and not clan.suspects:
@@ -413,16 +434,22 @@ class Groups:
                     assert all(n == clan.owner or not p.granted for n, p in other.parts.items())
         for group in self.by_key.values():
             hosts = members.get(group.key, [])
-            assert group.hosts == len(hosts), "members are counted"
-            assert group.held == sum(host.leased for host in hosts), "leases are counted"
-            assert not group.waiting or group.alarm_at < math.inf, "who waits is called"
+            assert group.hosts == len(hosts), "the hosts of a group are counted"
+            assert group.held == sum(host.leased for host in hosts), (
+                "the leases of a group are counted"
+            )
+            assert not group.waiting or group.alarm_at < math.inf, (
+                "a group with waiting hosts has an alarm"
+            )
 
 
 def _interval(rate: float) -> float:
+    """Return the seconds between two starts at this rate; 0: unlimited."""
     return 1.0 / rate if rate > 0 else 0.0
 
 
 def _in_others_hands_until(host: HostState, owner: ProcessName, now: float) -> float | None:
+    """Return until when another process may use the host; None: no other does."""
     if host.inherited and now < host.inherited_until:
         return host.inherited_until
     moments = [

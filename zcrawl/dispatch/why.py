@@ -1,7 +1,7 @@
-"""Why a host is not being fetched right now, and what has to happen for it to go on (G8).
+"""Explain why a host is not fetched right now, and what has to happen first (G8).
 
-Called by `desk.views` and `master.snapshot` for people who look. The planner itself says what keeps
-a request from being sent (`Planner.gate`); here it is put into words. Reads, and changes nothing.
+Called by `desk.views` and `master.snapshot` for people who look. `Gates.gate` names the obstacle;
+this module describes it in words. Everything here only reads.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 from typing import Final, NamedTuple, assert_never
 
+from zcrawl.dispatch.gates import Gate
 from zcrawl.dispatch.host_state import HostState
-from zcrawl.dispatch.planner import Gate, Planner
+from zcrawl.dispatch.planner import Planner
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.model.process_name import worker_of
 from zcrawl.model.reasons.waiting import (
@@ -41,7 +42,7 @@ SAMPLED_HOSTS: Final = 2_000
 
 
 class HostQueue(NamedTuple):
-    """What waits for a host: in memory and ready, in memory for a later moment, in the database."""
+    """Requests that wait for a host: ready in memory, delayed in memory, in the database."""
 
     ready: int
     delayed: int
@@ -53,12 +54,17 @@ class HostQueue(NamedTuple):
 
 
 class Why(NamedTuple):
+    """The code of a wait, and its text."""
+
     code: str
     text: str
 
 
 def queued(host: HostState, frontier: Frontier) -> int:
-    """How many requests wait for a host; asked of all hosts, so it makes nothing."""
+    """Return how many requests wait for a host.
+
+    Called for all hosts, so it allocates nothing.
+    """
     total = len(host.trials)
     for run in host.runs:
         lane = frontier.lanes.get((run, host.id))
@@ -68,6 +74,7 @@ def queued(host: HostState, frontier: Frontier) -> int:
 
 
 def host_queue(host: HostState, frontier: Frontier) -> HostQueue:
+    """Return the queue of a host by where its requests wait."""
     ready = delayed = beyond = 0
     for run in host.runs:
         lane = frontier.lanes.get((run, host.id))
@@ -79,7 +86,7 @@ def host_queue(host: HostState, frontier: Frontier) -> HostQueue:
 
 
 def why(host: HostState, queue: HostQueue, planner: Planner, now: float) -> Why:
-    """Say in words what `Planner.gate` says; or that nothing waits, or that a run is paused."""
+    """Explain what the host waits for: the gate, or no work, or a paused run."""
     held = sum(part.held for part in host.parts.values())
     if queue.total == 0:
         return Why(FETCHING, f"{held} in flight, none waiting") if held else Why(IDLE, "no work")
@@ -88,9 +95,9 @@ def why(host: HostState, queue: HostQueue, planner: Planner, now: float) -> Why:
         waits = next((active.waits for active in its_runs if active.waits), "")
         code, _, text = waits.partition(": ")
         return Why(code, text) if waits else Why(PAUSED, "its jobs are paused")
-    match planner.gate(host, now):
+    match planner.gates.gate(host, now):
         case Gate.STORING:
-            return Why(STORING, "its new owner is being stored")
+            return Why(STORING, "the database is storing its new owner")
         case Gate.NO_ROWS if queue.beyond == 0:
             return Why(RETRY, f"waits for a retry, {_next_retry(host, planner, now):.0f} s")
         case Gate.NO_ROWS:
@@ -98,21 +105,23 @@ def why(host: HostState, queue: HostQueue, planner: Planner, now: float) -> Why:
         case Gate.INHERITED:
             owners = ", ".join(sorted(worker_of(name) for name in host.inherited))
             left = host.inherited_until - now
-            return Why(INHERITED, f"its last owner {owners} may still fetch; at most {left:.0f} s")
+            return Why(
+                INHERITED, f"its last owner {owners} may still fetch it; {left:.0f} s at most"
+            )
         case Gate.ENDING:
             reasons = ", ".join(sorted(set(host.verdicts.values())))
-            return Why(ENDING, f"its rows end without a request: {reasons}")
+            return Why(ENDING, f"its queued URLs end without a request: {reasons}")
         case Gate.HOURS:
-            minutes = planner.closed_s(host, now) / 60
+            minutes = planner.gates.closed_s(host, now) / 60
             return Why(HOURS, f"outside the hours of its job; {minutes:.0f} min more")
         case Gate.PACE:
             return _pace(host, now)
         case Gate.SHARED:
             return _shared(host, planner, now)
         case Gate.NO_OWNER if host.clan is not None and host.id in host.clan.refused:
-            return Why(MOVING, "another worker still has hosts that share its limits")
+            return Why(MOVING, "another worker still owns hosts that share its limits")
         case Gate.NO_OWNER:
-            return Why(NO_WORKER, "no worker has it now")
+            return Why(NO_WORKER, "no worker owns it now")
         case (Gate.CREDIT | Gate.ROOM) as gate:
             if _is_held_by_pace(host, now):
                 return _pace(host, now)
@@ -124,12 +133,13 @@ def why(host: HostState, queue: HostQueue, planner: Planner, now: float) -> Why:
         case Gate.RUNS:
             return _runs(host, planner)
         case Gate.OPEN:
-            return Why(DUE, "goes out now")
+            return Why(DUE, "is sent now")
         case other:
             assert_never(other)
 
 
 def _next_retry(host: HostState, planner: Planner, now: float) -> float:
+    """Return the seconds until the next retry of the host."""
     moments = [
         due_at
         for run in host.runs
@@ -140,8 +150,10 @@ def _next_retry(host: HostState, planner: Planner, now: float) -> float:
 
 
 def _is_held_by_pace(host: HostState, now: float) -> bool:
-    """Whether the URLs that its owner holds wait for its pace. A host whose answers are slow falls
-    behind its pace; one that keeps up with it is held by it."""
+    """Return whether the requests at its owner wait for the host's pace.
+
+    A host that answers slowly falls behind its pace; a host that keeps up is limited by it.
+    """
     manner = host.manner
     if manner is not None and (manner.opens or manner.slow_s > host.demand.interval_s):
         return True
@@ -149,21 +161,23 @@ def _is_held_by_pace(host: HostState, now: float) -> bool:
 
 
 def _pace(host: HostState, now: float) -> Why:
+    """Explain the wait for the pace by its strictest cause."""
     interval_s = host.interval_s
     next_s = max(0.0, host.pace.ready_at() - now)
     manner = host.manner
     if manner is not None and manner.opens:
         times = f"{manner.failures} failures in a row"
-        return Why(AWAY, f"it does not answer, {times}; asked again in {next_s:.0f} s")
+        return Why(AWAY, f"it does not answer, {times}; next attempt in {next_s:.0f} s")
     if manner is not None and manner.slow_s > host.demand.interval_s:
         every = f"every {manner.slow_s:.3g} s"
-        return Why(THROTTLED, f"it asks for patience: {every}; next in {next_s:.1f} s")
+        return Why(THROTTLED, f"it asked for a slower pace: {every}; next in {next_s:.1f} s")
     if host.crawl_delay_s >= interval_s > 0:
         return Why(CRAWL_DELAY, f"robots.txt: every {interval_s:g} s; next in {next_s:.1f} s")
     return Why(PACE, f"pace: {_per_second(interval_s)}; next in {next_s:.1f} s")
 
 
 def _shared(host: HostState, planner: Planner, now: float) -> Why:
+    """Explain the wait for a limit that the host shares with others."""
     group = planner.groups.obstacle(host, now)
     assert group is not None
     pace, at_a_time = _per_second(group.pace.interval_s), group.concurrency or "any number"
@@ -172,7 +186,7 @@ def _shared(host: HostState, planner: Planner, now: float) -> Why:
 
 
 def _runs(host: HostState, planner: Planner) -> Why:
-    """Why no run with rows of the host may start one."""
+    """Explain why no run with rows of the host may start one."""
     ready = [run for run in host.runs if planner.frontier.has_ready((run, host.id))]
     may = [
         run
@@ -192,7 +206,7 @@ def _per_second(interval_s: float) -> str:
 
 
 def why_counts(planner: Planner, now: float) -> dict[str, tuple[int, int]]:
-    """code → (hosts, queued requests), of all hosts with work; estimated when there are many."""
+    """Count hosts and queued requests by code; estimated when there are many hosts."""
     counts: dict[str, tuple[int, int]] = {}
     step = max(1, len(planner.hosts) // SAMPLED_HOSTS)
     for host in itertools.islice(planner.hosts.values(), 0, None, step):

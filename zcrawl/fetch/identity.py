@@ -42,7 +42,7 @@ class Identity:
 
     def headers(self, origin: str) -> dict[str, str]:
         """What is sent to this origin, besides what is sent to all. Secrets that are not released
-        for it are left out: `unreleased` names them."""
+        for it are left out: `missing_secrets` names them."""
         headers = self._headers.get(origin)
         if headers is None:
             if len(self._headers) >= _MAX_REMEMBERED:
@@ -50,11 +50,11 @@ class Identity:
             headers = self._headers[origin] = self._make(origin)
         return headers
 
-    def unreleased(self, origin: str) -> frozenset[str]:
+    def missing_secrets(self, origin: str) -> frozenset[str]:
         """The names of the secrets that this origin would be sent, if it were allowed to."""
         url, auth = origin + "/", self._auth_for(origin)
-        names = frozenset() if auth is None else auth.unreleased(url)
-        return names | _pick(self._sets, origin).unreleased(url) if self._sets else names
+        names = frozenset() if auth is None else auth.missing_secrets(url)
+        return names | _pick(self._sets, origin).missing_secrets(url) if self._sets else names
 
     def _make(self, origin: str) -> dict[str, str]:
         made: dict[str, str] = {}

@@ -142,7 +142,7 @@ class RunSecrets:
         self._owner = seeds is not None
         self._seeds = frozenset(origin for seed in seeds or () for origin in _origins(seed))
 
-    def unreleased(self, text: str, url: str) -> frozenset[str]:
+    def missing_secrets(self, text: str, url: str) -> frozenset[str]:
         """The names of those secrets in `text` that may not go to the host of this URL."""
         closed = self._verified and url.startswith("https:")
         seen_by = (url,) if closed else (url, *self._proxies)
@@ -196,13 +196,15 @@ class Sealed:
         self._secrets, self.template = secrets, template
         self._texts, self._values = texts, values
 
-    def unreleased(self, url: str) -> frozenset[str]:
+    def missing_secrets(self, url: str) -> frozenset[str]:
         """The names of the secrets that keep it from being sent to this URL."""
-        return frozenset().union(*(self._secrets.unreleased(text, url) for text in self._texts))
+        return frozenset().union(
+            *(self._secrets.missing_secrets(text, url) for text in self._texts)
+        )
 
     def values_for(self, url: str) -> tuple[str, ...] | None:
         """The texts with their secrets; None if one of them may not go to this URL."""
-        return None if self.unreleased(url) else self._values
+        return None if self.missing_secrets(url) else self._values
 
     def text_for(self, url: str) -> str | None:
         values = self.values_for(url)
@@ -238,11 +240,11 @@ class HeaderSecrets:
             headers = self._for_origin[origin] = {**self.plain, **released}
         return headers
 
-    def unreleased(self, url: str) -> frozenset[str]:
+    def missing_secrets(self, url: str) -> frozenset[str]:
         if not self._sealed:
             return _NO_NAMES
         return _NO_NAMES.union(
-            *(sealed_header.unreleased(url) for sealed_header in self._sealed.values())
+            *(sealed_header.missing_secrets(url) for sealed_header in self._sealed.values())
         )
 
 

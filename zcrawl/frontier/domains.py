@@ -1,4 +1,4 @@
-"""Which hosts belong together: the registered domain of an origin, and an address spelt out in it.
+"""Return the registered domain of an origin, or the IP address written in it.
 
 Called by the leader and the engines for jobs that limit domains or addresses, and for cookies. The
 public suffix list comes with its library and is read by the first job that asks. Pure.
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(10_000)
 def registered_domain(origin: str) -> str:
-    """What somebody registered: `example.co.uk` of `https://www.example.co.uk:8443`. A name that
-    nobody can register (a suffix, a single word) and an address stand for themselves."""
+    """Return the registered domain, `example.co.uk` of `https://www.example.co.uk:8443`.
+
+    Names that nobody can register (a suffix, a single word) and addresses are returned as they are.
+    """
     name = name_of(origin)
     if literal_address(origin):
         return name
@@ -29,12 +31,12 @@ def registered_domain(origin: str) -> str:
 
 @functools.lru_cache(10_000)
 def is_public_suffix(name: str) -> bool:
-    """Whether everybody can register names below this one: `co.uk`, `github.io`, `com`."""
+    """Return whether anybody can register names below this one: `co.uk`, `github.io`, `com`."""
     return bool(_suffixes().is_public(name))
 
 
 def name_of(origin: str) -> str:
-    """The host's name without brackets, port and the dot of the root."""
+    """Return the host's name without brackets, port and final dot."""
     netloc = origin.partition("://")[2]
     if netloc.startswith("["):
         return netloc[1:].partition("]")[0]
@@ -42,12 +44,12 @@ def name_of(origin: str) -> str:
 
 
 def literal_address(origin: str) -> str:
-    """The address that an origin spells out; empty if it has a name."""
+    """Return the IP address that is written in an origin; empty if it has a name."""
     return plain_address(name_of(origin))
 
 
 def plain_address(text: str) -> str:
-    """One spelling for each address; empty for what is none."""
+    """Return an address in its normal spelling; empty if it is not an address."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -57,13 +59,16 @@ def plain_address(text: str) -> str:
 
 
 def preferred_address(addresses: list[str]) -> str:
-    """The one of a name's addresses that it is limited by, and connected to: always the same of
-    the same set, in whatever order DNS gives it. IPv4 goes first: more machines can reach it."""
+    """Return the address to which the limits of a name apply and workers connect.
+
+    It does not depend on the order of the DNS answer. IPv4 comes first, because more machines reach
+    it.
+    """
     return min(addresses, key=_order)
 
 
 def only_at(address: str, name: str, addresses: Iterable[str]) -> list[str]:
-    """Of a name's addresses the one that it is limited by; AddressMoved if that is not there."""
+    """Return the limited address if it is among a name's addresses, else raise AddressMoved."""
     candidates = list(addresses)
     there = [candidate for candidate in candidates if plain_address(candidate) == address]
     if not there and candidates:

@@ -1,8 +1,8 @@
-"""What a request has beyond its URL: method, body, headers, the handler that reads its answer.
+"""Parts of a request beyond its URL: method, body, headers, and the handler for its answer.
 
-Requests of spiders have it, found links do not. Made by the worker for what a spider yields, kept
-by the store as it is, read again by the worker that fetches. Pure. The leader looks at it only
-to verify samples of the keys that workers send.
+Requests of spiders have extras, links of pages do not. The worker encodes them for the requests of
+a spider, the store keeps the bytes, and the worker that fetches decodes them. The leader reads them
+only to check samples of the keys that workers send. Pure.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from zcrawl.model.reasons.failure import BAD_EXTRA
 
 MOST_EXTRA_BYTES: Final = 60_000  # of one request, encoded
 MOST_PRIORITY: Final = 1_000
-START: Final = "start"  # the handler that begins a spider
-# Reserved by RFC 2606, so nobody's: the request that calls a spider's `start` is never sent.
+START: Final = "start"  # the handler that runs first
+# A name reserved by RFC 2606: the request that calls a spider's `start` is never sent.
 START_URL: Final = "http://spider.invalid/start"
 _STARTS: Final = frozenset({START_URL, START_URL.encode()})  # the store has bytes
 
@@ -30,12 +30,12 @@ class Extra(msgspec.Struct, frozen=True, array_like=True):
     headers: dict[str, str] = {}
     handler: str = ""  # empty: the spider chooses
     meta: dict[str, Any] = {}
-    # A redirect from another host led here, so what the job sends to its own hosts stays away.
+    # A redirect from another host led here, so the job's secrets are not sent.
     redirected: bool = False
 
     @property
     def is_plain(self) -> bool:
-        """Whether it asks for no more than a found link does."""
+        """Whether it is the same request as a link of a page would be."""
         return self in (PLAIN, REDIRECT)
 
 
@@ -45,7 +45,7 @@ _decode = msgspec.msgpack.Decoder(Extra).decode
 
 
 def encode(extra: Extra) -> bytes:
-    """As it is stored; nothing for a plain GET."""
+    """Return the stored bytes; empty for a plain GET."""
     return b"" if extra == PLAIN else msgspec.msgpack.encode(extra)
 
 
@@ -55,25 +55,29 @@ def decode(data: bytes) -> Extra:
     try:
         return _decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ParseError(f"a request's extras cannot be read: {error}", code=BAD_EXTRA) from None
+        raise ParseError(
+            f"the extras of a request cannot be read: {error}", code=BAD_EXTRA
+        ) from None
 
 
 def request_key(url: str, extra: Extra, rules: CanonicalRules) -> bytes:
-    """The identity of a request within a run. A plain GET is the same as a found link; two POSTs
-    to one URL are two requests unless their bodies are equal."""
+    """Return the identity of a request within a run.
+
+    A plain GET has the key of a link; two POSTs to one URL differ unless their bodies are equal.
+    """
     if extra.method == "GET" and not extra.body:
         return rules.key(url)
     return _key_with_body(rules.key(url), extra)
 
 
 def redirect_key(url: str, onward: Extra, own_key: bytes, rules: CanonicalRules) -> bytes:
-    """The key of the request that a redirect to `url` makes of a request with `own_key`."""
+    """Return the key of the request that a redirect from `own_key` to `url` makes."""
     key = request_key(url, onward, rules)
     return _taken_key(url, onward, rules) if key == own_key else key
 
 
 def is_key_of(key: bytes, url: str, extra: Extra, rules: CanonicalRules) -> bool:
-    """Whether a request with this key can be of a run with these rules."""
+    """Return whether a request with this key can belong to a run with these rules."""
     return key in (request_key(url, extra, rules), _taken_key(url, extra, rules))
 
 
@@ -87,11 +91,11 @@ def _key_with_body(key: bytes, extra: Extra) -> bytes:
 
 
 def is_start(url: str | bytes) -> bool:
-    """Return whether a request of this URL is no page: it makes a spider begin."""
+    """Return whether the URL is the pseudo request that calls a spider's `start`."""
     return url in _STARTS
 
 
 def start_seed(rules: CanonicalRules) -> tuple[str, bytes, bytes]:
-    """URL, key and extras of the request that makes a worker call a spider's `start`."""
+    """Return URL, key and extras of the request that calls a spider's `start`."""
     extra = Extra(method="START", handler=START)
     return START_URL, request_key(START_URL, extra, rules), encode(extra)

@@ -1,13 +1,13 @@
 """The frontier: for each (run, host) a lane with a window on the queued rows in the database.
 
-Who fills it: the leader, with rows that a commit admitted, that a refill read, or that a lease
-gave back. Who empties it: the planner, by `pop`. Rows are in breadth-first order within a
+The leader inserts rows that a commit admitted, that a refill read, or that a lease gave back. The
+planner takes rows out with `pop`. Rows are in breadth-first order within a
 priority: (prio, depth, seq).
 
 The window (G6): a lane's memory holds exactly its queued, unleased rows up to `cursor`; rows that
 sort after it are counted in `beyond` and stay in the database. A new row that sorts before the
-cursor enters memory. Refills race with commits, so a lane that waits for one logs what happens
-meanwhile and merges it, whichever way round the two transactions went.
+cursor enters memory. Refills race with commits, so a lane that waits for a refill logs its changes
+and merges them with the answer, whichever transaction was first.
 
 Invariants, asserted by `check()`:
 - every row in memory sorts at or before its lane's cursor
@@ -43,7 +43,7 @@ class Lane(msgspec.Struct):
     cursor: Order = END
     beyond: int = 0  # queued rows after the cursor, in the database only
     ready: dict[int, QueuedRow] = msgspec.field(default_factory=dict)
-    heap: list[Order] = msgspec.field(default_factory=list)  # may name rows that have left
+    heap: list[Order] = msgspec.field(default_factory=list)  # may have entries of removed rows
     delayed: dict[int, tuple[QueuedRow, float]] = msgspec.field(default_factory=dict)
     refill: _RefillLog | None = None
 
@@ -53,7 +53,7 @@ class Lane(msgspec.Struct):
 
 
 class _RefillLog(msgspec.Struct):
-    """What happened to a lane between the refill query and its answer."""
+    """Changes of a lane between the refill query and its answer."""
 
     admitted: dict[int, QueuedRow] = msgspec.field(default_factory=dict)
     gone: set[int] = msgspec.field(default_factory=set)
@@ -64,16 +64,16 @@ class _RefillLog(msgspec.Struct):
 class Frontier:
     def __init__(self, window_rows: int = WINDOW_ROWS, lane_rows: int = LANE_ROWS) -> None:
         self.lanes: dict[LaneKey, Lane] = {}
-        self.generation = 0  # a refill that was asked before a load is void
+        self.generation = 0  # answers to refills from before a load are ignored
         self.rows = 0
-        self._coming = 0  # rows that refills under way may bring
+        self._coming = 0  # rows that running refills may bring
         self._window_rows = window_rows
         self._lane_rows = lane_rows
         self._due: list[tuple[float, int, int, int]] = []  # (due, run, host, seq)
         self._hungry: dict[LaneKey, None] = {}
 
     def load(self, counts: Iterable[LaneCount]) -> None:
-        """Begin anew from what the database has; nothing is in memory until refilled."""
+        """Start from the counts of the database; rows enter memory with refills."""
         self.generation += 1
         self.lanes.clear()
         self._due.clear()
@@ -87,7 +87,7 @@ class Frontier:
     # ------------------------------------------------------------ rows in
 
     def insert(self, row: QueuedRow, due_at: float = 0.0) -> None:
-        """A queued row that nobody has leased: new, given back, or to be retried at `due_at`."""
+        """Add a queued row without a lease: new, given back, or to retry at `due_at`."""
         key = (row.run, row.host)
         lane = self.lanes.get(key)
         if lane is None:
@@ -111,7 +111,7 @@ class Frontier:
             log.admitted.clear()
 
     def _cut(self, lane: Lane, most: int) -> None:
-        """The lane holds too much: its last rows stay in the database, its cursor comes back."""
+        """Drop the last rows of a full lane from memory and move its cursor back."""
         delayed = (row for row, _ in lane.delayed.values())
         rows = sorted((*lane.ready.values(), *delayed), key=lambda row: row.order)
         for row in rows[most:]:
@@ -123,7 +123,7 @@ class Frontier:
         lane.beyond += len(rows) - most
         self.rows -= len(rows) - most
         if lane.refill is not None:
-            lane.refill.void = True  # it asked from a cursor that counts no more
+            lane.refill.void = True  # its query used the old cursor
         self._note_hunger(lane)
 
     def _put(self, lane: Lane, row: QueuedRow, due_at: float) -> None:
@@ -138,14 +138,14 @@ class Frontier:
             heapq.heappush(lane.heap, row.order)
 
     def mature(self, now: float) -> list[LaneKey]:
-        """Delayed rows whose time has come become ready; returns their lanes."""
+        """Make delayed rows ready whose time has come; return their lanes."""
         keys = []
         while self._due and self._due[0][0] <= now:
             due_at, run, host, seq = heapq.heappop(self._due)
             lane = self.lanes.get((run, host))
             delayed = lane.delayed.get(seq) if lane else None
             if lane is None or delayed is None or delayed[1] != due_at:
-                continue  # it left meanwhile, or waits for a later moment
+                continue  # removed meanwhile, or delayed again
             del lane.delayed[seq]
             lane.ready[seq] = delayed[0]
             heapq.heappush(lane.heap, delayed[0].order)
@@ -158,7 +158,7 @@ class Frontier:
     # ------------------------------------------------------------ rows out
 
     def pop(self, key: LaneKey) -> QueuedRow | None:
-        """The first ready row of a lane; the caller leases it."""
+        """Take the first ready row of a lane; the caller leases it."""
         lane = self.lanes.get(key)
         if lane is None:
             return None
@@ -178,7 +178,7 @@ class Frontier:
         return lane is not None and bool(lane.ready)
 
     def remove(self, run: int, host: int, seq: int) -> QueuedRow | None:
-        """This row is final, or leased by adoption: it must not be popped any more."""
+        """Remove a row that is final or leased, so that `pop` cannot return it."""
         lane = self.lanes.get((run, host))
         if lane is None:
             return None
@@ -197,8 +197,11 @@ class Frontier:
     def reconsider(
         self, run: int, host: int, seq: int, retry: tuple[int, float] | None = None
     ) -> None:
-        """Undo `remove` for a row that only the database has: a refill may bring it, and may have
-        read it before its `retry` (attempts, stored due time) was committed."""
+        """Undo `remove` for a row that only the database has.
+
+        A refill may bring it, and may have read it before its `retry` (attempts, due time) was
+        committed.
+        """
         lane = self.lanes.get((run, host))
         if lane is not None and lane.refill is not None:
             lane.refill.gone.discard(seq)
@@ -206,7 +209,7 @@ class Frontier:
                 lane.refill.retried[seq] = retry
 
     def drop_run(self, run: int) -> list[int]:
-        """The run ended: its lanes leave memory. Returns the hosts that had one."""
+        """Remove the lanes of an ended run; return their hosts."""
         hosts = []
         for key in [key for key in self.lanes if key[0] == run]:
             lane = self.lanes.pop(key)
@@ -218,7 +221,7 @@ class Frontier:
     # ------------------------------------------------------------ refill
 
     def wants(self) -> tuple[LaneWant, ...]:
-        """Lanes that run low while the database has more; at most REFILL_LANES at a time."""
+        """Return lanes that need a refill, at most REFILL_LANES."""
         wants: list[LaneWant] = []
         for key in list(self._hungry):
             if len(wants) == REFILL_LANES:
@@ -240,7 +243,7 @@ class Frontier:
     def refilled(
         self, answer: Refilled, is_leased: Callable[[int], bool], clock_offset: float, now: float
     ) -> list[LaneKey]:
-        """Rows that a refill read; `clock_offset` turns stored UTC into `now`'s clock."""
+        """Insert the rows of a refill; `clock_offset` converts stored UTC to `now`'s clock."""
         changed = []
         for want, rows, ends in answer.lanes:
             self._coming -= want.limit
@@ -273,7 +276,7 @@ class Frontier:
         return changed
 
     def refill_failed(self, wants: Iterable[LaneWant]) -> None:
-        """Of this generation: they are wanted again."""
+        """Let the lanes of a failed refill ask again."""
         for want in wants:
             self._coming -= want.limit
             lane = self.lanes.get((want.run, want.host))

@@ -1,9 +1,9 @@
-"""When a host may be asked again: its pace, and its hours of the day.
+"""When a host may get its next request: its pace, and its hours of the day.
 
 **Pace** (GCRA): one moment, `next_at`, and a burst. The worker that owns a host keeps a `Pace` and
 asks it before each request; the leader keeps one per host as an estimate of how far ahead it may
-dispatch, and stores `next_at`, so that the pace survives restart and failover. An aiolimiter bucket
-is no pacer: it fires its whole capacity at once.
+dispatch, and stores `next_at`, so that the pace survives restart and failover. An
+aiolimiter bucket would not do, because it starts its whole capacity at once.
 
 **Hours** of the day in which a host may be crawled: `22:00-06:00`, in UTC. `validate` reads them in
 job files, the planner asks before a dispatch. Pure: the time comes in.
@@ -25,7 +25,7 @@ NEVER: tuple[Span, ...] = ((0.0, 0.0),)  # jobs whose hours have nothing in comm
 
 
 def parse_hours(text: str) -> Span:
-    """The span that `HH:MM-HH:MM` names; one that ends before it begins goes over midnight."""
+    """Parse `HH:MM-HH:MM`; a span that ends before it begins goes over midnight."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
         raise JobError(
@@ -40,7 +40,7 @@ def parse_hours(text: str) -> Span:
 
 
 def opens_in_s(spans: tuple[Span, ...], utc: float) -> float:
-    """Seconds until one of the spans is open; 0: one is, or there are none."""
+    """Return the seconds until one of the spans is open; 0: open now, or no spans."""
     if not spans:
         return 0.0
     moment = utc % DAY_S
@@ -55,39 +55,42 @@ def opens_in_s(spans: tuple[Span, ...], utc: float) -> float:
 
 
 LONGEST_DELAY_S = 3_600.0  # a stored next_at further ahead than this is a clock error
-# What a worker or a database says is no number to divide by below this. No rate is so high.
+# Smaller intervals from a worker or the database count as 0: no real rate is so high.
 LEAST_INTERVAL_S = 1e-10
 # Timers fire late, by 1 to 10 ms on a busy machine. At a short interval that was a quarter of the
-# rate. There a start may make good what the one before it was late, up to half an interval.
+# rate. There a request may start up to half an interval early to make up for a late one.
 CATCH_UP_BELOW_S = 0.1  # slower paces never catch up: their starts are a whole interval apart
 CATCH_UP = 0.5  # of an interval
 
 
 class Pace(msgspec.Struct):
-    """Invariant: in any `w` seconds there are at most `burst + (w + slack) / interval` starts, with
-    a slack of half an interval above 10 a second and none below: two starts are then a whole
-    interval apart, but for `burst` that may come together."""
+    """The earliest next start at a host, with a burst.
+
+    Invariant: in any `w` seconds there are at most `burst + (w + slack) / interval` starts. The
+    slack is half an interval above 10 starts a second, and 0 below: then two starts are a whole
+    interval apart, except for `burst` starts that may come together.
+    """
 
     interval_s: float = 0.0  # 0: unlimited
     burst: int = 1
     next_at: float = 0.0
 
     def ready_at(self) -> float:
-        """The earliest moment of the next start."""
+        """Return the earliest moment of the next start."""
         return self.next_at - (self.burst - 1) * self.interval_s
 
     def take(self, now: float) -> None:
-        """A request starts now."""
+        """Count a request that starts now."""
         slack = CATCH_UP * self.interval_s if self.interval_s < CATCH_UP_BELOW_S else 0.0
         self.next_at = max(self.next_at, now - slack) + self.interval_s
 
     def not_before(self, moment: float) -> None:
-        """Push the next start to `moment` at least; never pulls it nearer."""
+        """Move the next start to `moment` or later, never earlier."""
         self.next_at = max(self.next_at, moment + (self.burst - 1) * self.interval_s)
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What all jobs together allow on one host: the slowest demand wins (G5)."""
+    """The limits of all jobs together on one host: the slowest limit wins (G5)."""
 
     interval_s: float
     burst: int
@@ -97,7 +100,7 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 def combined_demand(demands: list[Politeness], crawl_delay_s: float) -> Demand:
-    """`spread` needs the consent of every job."""
+    """Combine the limits of all jobs; `spread` needs the consent of every job."""
     interval = max((1.0 / each.rate for each in demands if each.rate > 0), default=0.0)
     if any(each.robots for each in demands):
         interval = max(interval, crawl_delay_s)
@@ -111,7 +114,7 @@ def combined_demand(demands: list[Politeness], crawl_delay_s: float) -> Demand:
 
 
 def _common_hours(demands: list[Politeness]) -> tuple[Span, ...]:
-    """The spans in which every job that names any allows the host to be asked."""
+    """Return the spans in which every job with hours allows requests."""
     common: list[Span] | None = None
     for each in demands:
         if not each.hours:

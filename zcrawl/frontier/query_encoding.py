@@ -33,7 +33,7 @@ _ASCII, _ROMAN, _JIS = b"\x1b(B", b"\x1b(J", b"\x1b$B"  # what iso-2022-jp shift
 
 
 def encode_query(href: str, encoding: str) -> str:
-    """The same link with an ASCII query. `encoding` is a WHATWG name that writes no UTF-8."""
+    """Return the link with an ASCII query. `encoding` is a WHATWG name, not UTF-8."""
     if href.isascii():
         return href
     cut = href.find("#")
@@ -61,7 +61,7 @@ def _reference(char: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _bytes_of(char: str, encoding: str) -> bytes | None:
-    """None: the encoding does not have it."""
+    """Return a character in the encoding; None if the encoding does not have it."""
     try:
         return _WRITERS.get(encoding, _plain)(char, encoding)
     except UnicodeEncodeError:
@@ -104,7 +104,7 @@ def _big5(char: str, _: str) -> bytes | None:
             data = char.encode(codec)
         except UnicodeEncodeError:
             continue
-        if data[0] >= 0xA1:  # what is below belongs to Hong Kong: it is read and not written
+        if data[0] >= 0xA1:  # lower lead bytes (Hong Kong) are decoded, but never encoded
             return data
     return None
 

@@ -1,10 +1,10 @@
-"""Decides what a job remembers of a page, when it is due again, and what travels with its request.
+"""Decide what a job remembers of a page, when it is due again, and what its request carries.
 
-Called by the stores (inside the transaction that ends a request, and when a URL is admitted) and
-by the worker (`decode`). Pure. docs/recrawl.md tells the story.
+Called by the stores (inside the transaction that ends a request, and when a URL is admitted) and by
+the worker (`decode`). Pure. See docs/recrawl.md.
 
-A page is looked at again when `interval_s` has passed since it was last looked at. The interval
-is halved when the page was found changed, and grows by half when it was not.
+A page is fetched again when `interval_s` has passed since the last fetch. The interval is halved
+when the page had changed, and grows by half when it had not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zcrawl.model.spec import Recrawl
 from zcrawl.model.states import RequestState
 
 _GONE: Final = frozenset({404, 410})
-# What a page was read by: when any of it changes, the page is read again whatever its server says.
+# Settings that decide how a page is read. If one changes, the page is read again despite a 304.
 _READ_BY: Final = (
     *("extract", "schema", "spider", "spider_args", "code"),
     *("middlewares", "parsers", "plugins"),
@@ -35,13 +35,16 @@ _READ_BY_PARTS: Final = {
     "duplicates": ("near",),
     "politeness": ("robots", "nofollow", "noindex"),
 }
-_LIMITS: Final = ("max_pages", "max_pages_per_host")  # of a scope: they say nothing of a page
+_LIMITS: Final = (
+    "max_pages",
+    "max_pages_per_host",
+)  # parts of a scope that do not change how a page is read
 
 
 class KnownPage(msgspec.Struct, frozen=True):
     """What a job remembers of one page across its runs."""
 
-    content: bytes = b""  # hash of its body; empty: it was not kept the last time
+    content: bytes = b""  # hash of its body; empty: the body was not kept
     etag: str = ""
     last_modified: str = ""
     reading: bytes = b""  # see `reading_of`
@@ -57,12 +60,12 @@ class KnownPage(msgspec.Struct, frozen=True):
 def is_due(page: KnownPage, reading: bytes, now: float) -> bool:
     if page.reading != reading and not page.gone:
         return True
-    # Also when its moment lies ahead: another run was quicker, or a clock was set back.
+    # A check in the future also counts: another run was faster, or a clock was set back.
     return abs(now - page.checked_at) >= page.interval_s
 
 
 def validators(page: KnownPage, reading: bytes) -> bytes:
-    """What its next request carries; nothing if it has to be read again in any case."""
+    """Return what the next request carries; empty if the page must be read again anyway."""
     if not page.content or page.reading != reading:
         return b""
     return _encode(
@@ -71,8 +74,10 @@ def validators(page: KnownPage, reading: bytes) -> bytes:
 
 
 def on_admission(page: KnownPage, spec: bytes, rules: Recrawl, now: float) -> tuple[str, bytes]:
-    """(why it is not asked for now, what its request carries), in a run with this spec and its
-    rules. They may be others than those that the interval was found under, and hold at once."""
+    """Return (reason to skip the page now, what its request carries) for this spec and rules.
+
+    The rules may differ from those under which the interval was computed; the new ones count.
+    """
     reading = reading_of(spec)
     page = msgspec.structs.replace(page, interval_s=_within(page.interval_s, rules))
     if not is_due(page, reading, now):
@@ -81,14 +86,14 @@ def on_admission(page: KnownPage, spec: bytes, rules: Recrawl, now: float) -> tu
 
 
 def decode(data: bytes) -> Traits | None:
-    """What an assignment says of its page; None if that cannot be read."""
+    """Return the page's traits from an assignment; None if they cannot be read."""
     try:
         return _decode(data) if data else None
     except (msgspec.MsgspecError, ValueError):
         return None  # then it is fetched like any other
 
 
-def remembered(
+def updated_page(
     page: KnownPage | None,
     state: RequestState,
     status: int,
@@ -98,11 +103,11 @@ def remembered(
     reading: bytes,
     now: float,
 ) -> KnownPage:
-    """What is known of a page after its request has ended."""
+    """Return what the job remembers of a page after its request ended."""
     gone = state is RequestState.DEAD and status in _GONE
     was_checked = state is not RequestState.DEAD and reason not in STAY_DUE
     if not was_checked and not gone:
-        # Nobody knows how it is now: it stays due, and its validators stay good.
+        # Its content now is unknown: it stays due, and its validators stay valid.
         return page or KnownPage(interval_s=rules.interval)
     new_traits = traits if traits is not None and state is RequestState.DONE else Traits()
     before = page if page is not None and page.checks else None
@@ -134,7 +139,7 @@ def _within(interval_s: float, rules: Recrawl) -> float:
 
 @functools.lru_cache(maxsize=64)
 def reading_of(spec: bytes) -> bytes:
-    """Stands for what pages are read by in a run with this spec (JSON of JobSpec)."""
+    """Return a hash of the settings by which a run with this spec reads pages."""
     plain: dict[str, Any] = msgspec.json.decode(spec)
     used = {key: plain.get(key) for key in _READ_BY}
     for key, parts in _READ_BY_PARTS.items():

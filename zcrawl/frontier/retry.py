@@ -1,4 +1,4 @@
-"""Decides whether and when a failed attempt is made again.
+"""Decide whether and when a failed request is tried again.
 
 Called by `result.plan` for each result that says that an attempt failed. Pure: the jitter is drawn
 by the caller, so that the same seed gives the same trace.
@@ -23,7 +23,7 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """The request ends dead, with the reason of its last attempt."""
+    """End the request as dead, with the reason of its last attempt."""
 
 
 def decide(
@@ -33,13 +33,13 @@ def decide(
     retry_after_s: float | None,
     jitter: float,
 ) -> Retry | GiveUp:
-    """What follows after attempt number `attempt` (the first is 1) failed.
+    """Return the delay before the next attempt, or give up. `attempt` counts from 1.
 
-    `retries` is how many attempts may follow the first one. The delay doubles with each attempt
-    and is spread over the upper half of its range by `jitter` in [0, 1): spread over all of it,
-    every second retry would come before the server had time to recover. A Retry-After is a lower
-    bound, also above the cap. What is postponed comes again for as long as it takes: nothing was
-    tried yet.
+    `retries` is how many attempts may follow the first one. The delay doubles with each attempt,
+    and `jitter` in [0, 1) spreads it over the upper half of its range; over the whole range, half
+    of the retries would come before the server had time to recover. A Retry-After is a lower bound,
+    even above the cap. Postponed requests are repeated without limit, because nothing was tried
+    yet.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")

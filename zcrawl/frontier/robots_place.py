@@ -1,10 +1,10 @@
-"""Where a robots.txt is that its own origin does not have: the way there, as it is told and kept.
+"""Follow a robots.txt that is redirected to another origin.
 
-A robots.txt may be redirected to another origin, which has a pace of its own. Whoever follows must
-hold that pace as well, so the worker does not follow at once: it reports the way (as a robots.txt
-whose status is `ELSEWHERE`), the leader puts both hosts into one group (`dispatch.shared_limits`),
-which one process has and paces, and the next request of the first host goes on from there. Pure;
-used by `worker.pipeline.robots` and `dispatch.host_owners`.
+The other origin has a pace of its own, which the request must keep as well. So the worker does not
+follow the redirect at once. It reports the redirect (as a robots.txt with status `ELSEWHERE`), the
+leader puts both hosts into one group (`dispatch.shared_limits`) with one owner, and the next
+request of the first host continues from there. Pure; used by `worker.pipeline.robots` and
+`dispatch.host_owners`.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ _MOST_BYTES: Final = (MAX_REDIRECTS + 1) * (MAX_URL_BYTES + 1)
 
 
 def robots_group(origin: str) -> str:
-    """The group of those who want a robots.txt of that origin, and of the origin itself."""
+    """Return the key of the group of an origin and of the hosts whose robots.txt is there."""
     return f"robots {origin}"
 
 
 class RobotsWay(msgspec.Struct, frozen=True):
-    """The URLs from the origin's own robots.txt to the one that is to be asked next."""
+    """The URLs from the origin's own robots.txt to the one to fetch next."""
 
     urls: tuple[str, ...]
 
     @property
     def place(self) -> str:
-        """The origin that the way leads to."""
+        """The origin of the last URL."""
         return origin_of(self.urls[-1])
 
     def pack(self, lasts_s: float) -> RobotsFile:
-        """Return the way as it is reported and stored."""
+        """Return the redirects in the form that is reported and stored."""
         return RobotsFile(ELSEWHERE, zlib.compress("\n".join(self.urls).encode()), lasts_s)
 
 
 def is_way(file: RobotsFile | StoredRobots) -> bool:
-    """Return whether this is no robots.txt, but the way to one."""
+    """Return whether this record holds redirects instead of a robots.txt."""
     return file.status == ELSEWHERE
 
 
 def unpack_way(file: RobotsFile | StoredRobots) -> RobotsWay | None:
-    """Return the way in a robots.txt as it was reported; None if it is the file itself, or damaged:
-    then it is asked for again from the beginning."""
+    """Return the redirects of a record; None if it is the file itself or damaged.
+
+    A damaged record makes the worker start again at the origin's own robots.txt.
+    """
     if not is_way(file):
         return None
     try:
@@ -62,6 +64,6 @@ def unpack_way(file: RobotsFile | StoredRobots) -> RobotsWay | None:
 
 
 def place_in(file: RobotsFile | StoredRobots) -> str:
-    """Return the origin that the way leads to; empty if there is none."""
+    """Return the origin to which the record redirects; empty if it does not."""
     way = unpack_way(file)
     return "" if way is None else way.place

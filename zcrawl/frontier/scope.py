@@ -1,16 +1,16 @@
-"""Decides whether a link belongs to a crawl, and says why not.
+"""Decide whether a link belongs to a crawl, with the reason if not.
 
 Called by the worker for every new link of a page (`results.link_filter`), and by `master.recall`
 for pages that a job remembers. Pure. A filter is compiled
-once per run from the job's [scope]; the first rule that says no gives the reason:
+once per run from the job's [scope]; the first rule that does not fit gives the reason:
 
     too_deep            deeper than max_depth (seeds have depth 0)
     out_of_scope_host   no entry of `hosts` matches; without entries: the hosts of the seeds
-    binary_extension    skip_binary, and the file's extension says that no HTML is behind it
+    binary_extension    skip_binary, and the link ends in a non-HTML file extension
     excluded            an `exclude` expression is found in the canonical URL (`text.expressions`)
     not_included        there are `include` expressions, and none is found
 
-What is left out is counted by these reasons, and told with the run.
+Links that are left out are counted by reason and shown with the run.
 
 An entry of `hosts` is
     example.com         this name, with any scheme and any port, and none of its sub-domains
@@ -65,14 +65,14 @@ _HOST_ENTRY = lazy_pattern(r"(\*\.)?(\[[^\]]*\]|[^:/?#@*\s\\]+)(?::([0-9]{1,5}))
 
 
 class ScopeFilter:
-    """One run's scope, compiled. Raises JobError for an entry or expression that is wrong."""
+    """The compiled scope of one run. Raises JobError for a wrong entry or expression."""
 
     def __init__(self, scope: Scope, seed_hosts: frozenset[str]) -> None:
         self._max_depth = scope.max_depth
         self._skip_binary = scope.skip_binary
         self._excludes = _patterns("scope.exclude", scope.exclude)
         self._includes = _patterns("scope.include", scope.include)
-        # What a verdict costs at most: so many steps for each byte of the URL.
+        # The most steps of `verdict` for each byte of the URL.
         self.cost = sum(pattern.size for pattern in (*self._excludes, *self._includes))
         if self.cost > MAX_PROGRAM:
             raise JobError(
@@ -92,7 +92,7 @@ class ScopeFilter:
         self._host_verdicts: dict[str, bool] = {}
 
     def verdict(self, url: str, depth: int) -> str | None:
-        """None if the canonical `url`, found at `depth`, belongs to the crawl, else the reason."""
+        """Return None if the canonical `url` at `depth` belongs to the crawl, else the reason."""
         if self._max_depth is not None and depth > self._max_depth:
             return TOO_DEEP
         if not self.has_host(url):
@@ -106,7 +106,7 @@ class ScopeFilter:
         return None
 
     def has_host(self, url: str) -> bool:
-        """Whether the host of `url` belongs to the crawl."""
+        """Return whether the host of `url` belongs to the crawl."""
         origin = origin_of(url)
         inside = self._host_verdicts.get(origin)
         if inside is None:
@@ -114,7 +114,7 @@ class ScopeFilter:
         return inside
 
     def _remember(self, origin: str, inside: bool) -> bool:
-        # A page can invent hosts without end; forgetting them all costs one match each.
+        # Pages can name any number of hosts, so the cache is emptied when it is full.
         if len(self._host_verdicts) >= _MAX_CACHED_HOSTS:
             self._host_verdicts.clear()
         self._host_verdicts[origin] = inside
@@ -132,7 +132,7 @@ class ScopeFilter:
 
 
 def canonical_rules(scope: Scope, version: int) -> CanonicalRules:
-    """The rules of a run: the version of the form that is stored with it, and what its job adds."""
+    """Return the URL rules of a run: the stored version, and the settings of its job."""
     return CanonicalRules(
         scope.sort_query,
         frozenset(scope.drop_params),
@@ -143,14 +143,14 @@ def canonical_rules(scope: Scope, version: int) -> CanonicalRules:
 
 
 def validate_scope(scope: Scope) -> None:
-    """Raise JobError for what a ScopeFilter could not be compiled from. For `submit`."""
+    """Raise JobError if no ScopeFilter can be compiled. Used by `submit`."""
     ScopeFilter(scope, frozenset())
     if scope.max_depth is not None and scope.max_depth < 0:
         raise JobError(f"scope.max_depth is {scope.max_depth}; it cannot be negative")
 
 
 def has_binary_extension(url: str) -> bool:
-    """Whether the last path segment of a canonical URL ends in an extension without HTML."""
+    """Return whether a canonical URL ends in a non-HTML file extension."""
     end = url.find("?")
     if end < 0:
         end = len(url)
@@ -183,7 +183,7 @@ def _parse_host(entry: str) -> tuple[bool, str, str]:
 
 
 def _patterns(key: str, expressions: Iterable[str]) -> tuple[Pattern, ...]:
-    """The compiled expressions. Joining them by | would break their groups."""
+    """Compile each expression by itself; joined by |, their groups would break."""
     return tuple(
         compile_pattern(text, f"{key}[{number}]") for number, text in enumerate(expressions, 1)
     )

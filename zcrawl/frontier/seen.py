@@ -1,8 +1,8 @@
-"""The seen-table: a lossy direct-mapped table of full 128-bit keys in front of the unique index.
+"""The seen-table: a cache of known URL keys in front of the unique index.
 
-The leader asks it for each link of a result; it is filled after a commit only. A hit is
-certainly seen; a miss asks the database. It starts empty, forgets by overwriting, and never
-drops an unseen URL, as a Bloom filter would.
+The leader looks up each link of a result. A hit is certainly stored; a miss is checked in the
+database. The table has a fixed size, starts empty, is filled only after a commit and forgets by
+overwriting. Unlike a Bloom filter it never drops a new URL.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Decides how much slower than allowed a host is to be asked, by the way it answers.
+"""Slow requests to a host down when it refuses them or answers slowly.
 
-The worker that owns a host keeps one `Throttle` for it and tells it how each request ended. A
-429 or 503 doubles the interval, once for all requests that were under way together; a Retry-After
+The worker that owns a host keeps one `Throttle` for it and reports how each request ended. A
+429 or 503 doubles the interval, once for all requests that ran at the same time; a Retry-After
 holds the whole host back. Answers that take several times as long as usual stretch the interval
-to what the server can do. Every good answer takes two fifths of the slowness away, until the host
-is asked at its normal pace again. Pure.
+to what the server can do. Every good answer removes two fifths of the extra interval, until the
+host has its normal pace again. Pure.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Throttle(msgspec.Struct):
     def refused(
         self, started_at: float, retry_after_s: float | None, interval_s: float, now: float
     ) -> float:
-        """The server asked for patience; the moment before which the host is not asked again.
+        """Slow down after a 429 or 503; return until when the host must not get a request.
 
-        `interval_s` is the pace that the jobs allow. Requests that were under way when the last
-        refusal came tell nothing new.
+        `interval_s` is the pace that the jobs allow. Requests that were running when the last
+        refusal came do not count again.
         """
         if started_at >= self._slowed_at:
             self._slowed_at = now
@@ -44,7 +44,7 @@ class Throttle(msgspec.Struct):
         return now + min(hold_s, LONGEST_HOLD_S)
 
     def answered(self, took_s: float, interval_s: float, concurrency: int) -> None:
-        """A page came, in `took_s`; its host is asked `concurrency` pages at a time at most."""
+        """Adapt to an answer that took `took_s`, with at most `concurrency` requests at a time."""
         if self._is_slow(took_s):
             # At the interval latency / concurrency all slots are full all the time; twice that
             # lets the server catch its breath.

@@ -10,7 +10,7 @@ keeps. A trapped link is admitted as skipped, with one of these reasons:
     trap_parameters    more query parameters than max_params, or one name more than 8 times
     trap_calendar      a date before 1970 or more than two years ahead
     trap_variants      more than max_variants queries of one path, with two or more parameters
-    trap_shape         many pages of its shape had nothing new to say, see below
+    trap_shape         many pages of its shape had no new text, see below
 
 The limits are wide: no page of the PostgreSQL and Python manuals comes near one of them. One
 parameter with many values is a catalogue (?id=1 … ?id=100000); many combinations of several are a
@@ -28,15 +28,15 @@ name of a month, in the query every value. So /cal/2031/05 is /cal/*/*, /cal/may
 Months are known by their English, German, French, Spanish, Italian, Portuguese, Dutch and Polish
 names.
 
-An endless space feeds itself: a month links to the next one. So only pages count that were found on
-a page of their own shape. What lists name (a catalogue, an archive, a table of stations) is as
-finite as the lists are, and is never cut, whatever its pages say.
+Endless pages link to each other: a month links to the next one. So only pages count that were found
+on a page of their own shape. Pages that are found on lists (a catalogue, an archive) are as finite
+as the lists, and are never cut.
 
 The first 200 such pages of a shape are only counted. Of later ones the text is hashed, without
 markup, digits and names of months. 200 pages in a row whose text the shape has had before end it:
 its links and the requests that wait are skipped as `trap_shape`. Articles that link to the next one
-never come there: each new text begins the row anew. While every text is new, fewer and fewer pages
-are looked at, at last one in 128, so an honest site pays next to nothing.
+are safe, because each new text starts the row again. While every text is new, fewer and fewer pages
+are looked at, at last one in 128, so a normal site costs almost nothing.
 
 Pages that lead from one to the next and differ in nothing but numbers are taken for a trap:
 `traps.shapes = false` is for them.
@@ -63,7 +63,7 @@ from zcrawl.model.reasons.skip import (
 from zcrawl.model.spec import Traps
 from zcrawl.text.patterns import lazy_pattern
 
-PAGES_BEFORE: Final = 200  # of a shape, found on its own pages: nobody looks at their texts
+PAGES_BEFORE: Final = 200  # pages of a shape, found on its own pages, before texts are compared
 PAGES_IN_ROW: Final = 200  # without a new text: the end of a shape
 MOST_COUNTED: Final = 20_000  # shapes; a flood of them starts the count anew
 MOST_WATCHED: Final = 100  # shapes whose texts are remembered; the oldest goes
@@ -99,7 +99,7 @@ _WORDS_ONLY: Final = bytes.maketrans(_PUNCTUATION, b" " * len(_PUNCTUATION))
 
 
 def shape_of(url: str) -> str | None:
-    """The shape of a canonical URL; None if no part of it is variable."""
+    """Return the shape of a canonical URL; None if no part of it is variable."""
     path_at = url.find("/", 8)
     if path_at < 0 or _VARIABLE.search(url, path_at) is None:
         return None
@@ -117,7 +117,7 @@ def _without_month(word: re.Match[str]) -> str:
 
 
 def text_hash(body: bytes) -> bytes:
-    """A hash of the words of a page, without markup, digits and names of months."""
+    """Return a hash of the words of a page, without markup, digits and names of months."""
     text = body.lower()
     for tag in _UNSPOKEN:
         first, *rest = text.split(b"<" + tag)
@@ -147,7 +147,7 @@ class ShapeWatch:
         return bool(self.ended) and shape_of(url) in self.ended
 
     def count(self, url: str, parent: str | None) -> str | None:
-        """Count a page that was found on `parent`. Its shape, if its text has to be looked at."""
+        """Count a page that was found on `parent`; return its shape if `learn` needs its text."""
         shape = shape_of(url)
         if shape is None or parent is None or shape_of(parent) != shape:
             return None
@@ -173,9 +173,9 @@ class ShapeWatch:
         return watched
 
     def learn(self, shape: str, body: bytes) -> bool:
-        """Take in the text of a page that `count` has asked for. Whether that ends the shape."""
+        """Compare the text of a page with earlier ones; return whether the shape ended now."""
         watched = self._watched.get(shape)
-        if watched is None:  # it gave way to others meanwhile
+        if watched is None:  # it was dropped for other shapes meanwhile
             return False
         if len(body) > MOST_BYTES:
             watched.in_row = 0
@@ -224,10 +224,10 @@ _YEAR = lazy_pattern(r"[?&](?:y|year|jahr|annee|cal_year)=([0-9]{4})(?![0-9])", 
 
 
 class TrapFilter:
-    """One run's traps, compiled."""
+    """The compiled trap rules of one run."""
 
     def __init__(self, traps: Traps, shapes: ShapeWatch | None = None) -> None:
-        """`shapes`: what an earlier filter of the same run has learnt."""
+        """`shapes`: the state of an earlier filter of the same run."""
         self._traps = traps
         self.shapes = (shapes or ShapeWatch()) if traps.shapes else None
         self._variants: dict[str, int] = {}
@@ -235,7 +235,8 @@ class TrapFilter:
         self._repeats = re.compile(rf"((?:/[^/?]+){{1,4}}?)\1{{{more:d},}}(?=[/?]|$)")
 
     def verdict(self, url: str, year: int) -> str | None:
-        """None, or why the canonical `url` is not to be crawled. `year` is the present one."""
+        """Return why the canonical `url` looks like a trap, else None. `year` is the current
+        one."""
         traps = self._traps
         if traps.max_url_length and len(url) > traps.max_url_length:
             return TRAP_URL_LENGTH

@@ -1,4 +1,4 @@
-"""Decides when two spellings are one URL: the canonical form, its key, and what a link points to.
+"""Decide whether two spellings are the same URL: canonical form, key, and target of a link.
 
 Called by `submit` for seeds, by `parse` for every link of every page, and by the leader, which
 verifies samples of what workers send. Pure. The canonical form, version 2, is the WHATWG
@@ -82,12 +82,11 @@ class CanonicalRules(msgspec.Struct, frozen=True):
 
     @property
     def are_known(self) -> bool:
-        """Whether this software can make keys by them."""
+        """Whether this software can compute keys by these rules."""
         return self.version in CANONICAL_VERSIONS
 
     def key(self, url: str) -> bytes:
-        """The key of a canonical URL under these rules. Only the key collapses: the URL that is
-        fetched is the one that was found."""
+        """Return the key of a canonical URL; only the key collapses, not the fetched URL."""
         if not (self.collapse_scheme or self.collapse_www):
             return url_key(url)
         if self.collapse_scheme and url.startswith("http://"):
@@ -99,9 +98,11 @@ class CanonicalRules(msgspec.Struct, frozen=True):
         return url_key(url)
 
     def redirect_key(self, url: str) -> bytes:
-        """The key of a redirect's target that has the key of the request it came from: from http
-        to https, say, where both collapse. That request has taken the usual key, so the target
-        gets one that no link can have."""
+        """Return a key for a redirect's target that collapses to the key of its origin.
+
+        Example: from http to https where both collapse. The first request has the usual key, so the
+        target gets one that no link can have.
+        """
         return url_key(f"{url}#redirected")
 
 
@@ -109,40 +110,46 @@ DEFAULT: Final = CanonicalRules()  # for URLs outside of runs, whose keys nobody
 
 
 def canonicalize(url: str, rules: CanonicalRules = DEFAULT) -> str:
-    """The canonical form of an absolute URL. Raises only BadUrl."""
+    """Return the canonical form of an absolute URL. Raises only BadUrl."""
     return _canonical(None, url, rules)
 
 
 def join(
     base: str, href: str, rules: CanonicalRules = DEFAULT, page_encoding: str = "utf-8"
 ) -> str:
-    """The canonical form of what `href` means on the page `base`. Raises only BadUrl."""
+    """Return the canonical form of the link `href` on the page `base`. Raises only BadUrl."""
     if uses_page_encoding(page_encoding, rules):
         href = encode_query(href, page_encoding)
     return _canonical(base, href, rules)
 
 
 def absolute(base: str, href: str, page_encoding: str = "utf-8") -> str:
-    """What a browser makes of `href`: not canonical, of any scheme. Raises ValueError."""
+    """Return the absolute URL of `href` as a browser does, of any scheme. Raises ValueError."""
     if page_encoding not in WRITTEN_AS_UTF8:
         href = encode_query(href, page_encoding)
     return str(join_url(base, href))
 
 
 def uses_page_encoding(page_encoding: str, rules: CanonicalRules) -> bool:
-    """Whether queries of links on such a page are not escaped as UTF-8."""
+    """Return whether queries of links on such a page are escaped in its own encoding."""
     return page_encoding not in WRITTEN_AS_UTF8 and rules.version >= PAGE_ENCODING_SINCE
 
 
 def url_key(url: str) -> bytes:
-    """128 bits of BLAKE2b. Not for other packages (an architecture rule): `CanonicalRules` makes
-    keys, because two keys of one URL by different rules are a page lost or fetched twice."""
+    """Return 128 bits of BLAKE2b of a URL.
+
+    Other packages must use `CanonicalRules` (an architecture rule): with two keys by different
+    rules a page would be lost or fetched twice.
+    """
     return blake2b(url.encode(), digest_size=KEY_BYTES).digest()
 
 
 def without_fragment(href: str) -> str:
-    """What comes before the fragment. Behind a space (`a b #c`) its mark stays: only at the end of
-    the whole href are spaces stripped, before a fragment they are part of the URL (`a%20b%20`)."""
+    """Return the part before the fragment.
+
+    After a space (`a b #c`) the `#` stays: spaces are stripped only at the end of the whole href;
+    before a fragment they are part of the URL (`a%20b%20`).
+    """
     cut = href.find("#")
     if cut > 0 and href[cut - 1] <= " ":
         cut += 1
@@ -150,19 +157,19 @@ def without_fragment(href: str) -> str:
 
 
 def origin_of(canonical_url: str) -> str:
-    """Scheme, name and port: what politeness calls a host, e.g. `https://example.com:8443`."""
+    """Return scheme, name and port, the unit of politeness: `https://example.com:8443`."""
     return canonical_url[: canonical_url.find("/", 8)]  # no host begins later than at 8
 
 
 def host_name_of(canonical_url: str) -> str:
-    """The host's name without its port; an IPv6 address keeps its brackets."""
+    """Return the host's name without its port; an IPv6 address keeps its brackets."""
     netloc = canonical_url[canonical_url.find("/") + 2 : canonical_url.find("/", 8)]
     name, colon, port = netloc.rpartition(":")
     return name if colon and port.isdigit() else netloc
 
 
 def netloc_of(canonical_url: str) -> str:
-    """The host's name and its port, also where the port is the scheme's default."""
+    """Return the host's name with its port, even if it is the scheme's default."""
     netloc = canonical_url[canonical_url.find("/") + 2 : canonical_url.find("/", 8)]
     if netloc.rpartition(":")[2].isdigit():  # an IPv6 address ends in a bracket
         return netloc
@@ -170,7 +177,7 @@ def netloc_of(canonical_url: str) -> str:
 
 
 class Resolver(Protocol):
-    """Where links lead: a `LinkResolver`, or one for a page in another encoding."""
+    """The interface of `LinkResolver`, also for pages in other encodings."""
 
     @property
     def rejected(self) -> Counter[str]: ...
@@ -199,13 +206,13 @@ class LinkResolver:
         self._page: str | None = None  # in canonical form; None if it has none
         self._origin = self._directory = ""
         self._cached = 0
-        # A value is the answer, or the code of the BadUrl.
+        # Values: the result, or the code of the BadUrl.
         self._absolute: dict[str, tuple[str, bytes] | str] = {}
         self._by_place: dict[str, dict[str, tuple[str, bytes] | str]] = {}
         self._by_origin = self._by_directory = self._absolute
 
     def resolve(self, base_url: str, href: str) -> tuple[str, bytes] | None:
-        """Where `href` leads on the page `base_url`; None if that is nothing to crawl."""
+        """Return URL and key of `href` on the page `base_url`; None if it cannot be crawled."""
         if base_url != self._base:
             self._enter(base_url)
         if "#" in href:
@@ -230,7 +237,7 @@ class LinkResolver:
         return answer
 
     def for_page(self, encoding: str) -> Resolver:
-        """This one, or one that encodes queries as a page in that encoding means them."""
+        """Return a resolver that encodes queries in the encoding of a page."""
         if uses_page_encoding(encoding, self._rules):
             return _EncodingResolver(self, encoding)
         return self
@@ -255,7 +262,7 @@ class LinkResolver:
         return url, self._key(url)
 
     def _enter(self, base_url: str) -> None:
-        """Point the caches at the origin and the directory of another page."""
+        """Select the caches for the origin and directory of a page."""
         self._page = base_url
         self._origin = origin_of(base_url)
         # A plain path on an origin that was met in canonical form needs no second look (5 us).
@@ -368,8 +375,7 @@ def _apply(rules: CanonicalRules, query: str) -> str:
 
 
 def quoted(text: str, most: int = 200) -> str:
-    """Return what a message may show of a URL, or of a text that should be one: printable, short,
-    and without a password, wherever it ends."""
+    """Return a URL for messages: printable, short, and without a password."""
     return ascii(_CREDENTIALS.sub(r"\1//", text[:MAX_URL_BYTES]))[:most]
 
 

@@ -1,6 +1,6 @@
-"""Who is registered with whoever coordinates, and where that differs from the mesh.
+"""The nodes that are registered with the coordinator, and differences from the mesh.
 
-Kept by every master, whatever its role. The embedded form has no catalogue: it stays empty, and
+Every master keeps it, leader or follower. Without a coordinator (embedded form) it stays empty, and
 nothing is compared.
 """
 
@@ -21,10 +21,12 @@ from zcrawl.model.vitals import Vitals
 class Catalogue:
     def __init__(self) -> None:
         self.masters: tuple[NodeEntry, ...] = ()
-        self.workers: tuple[NodeEntry, ...] | None = None  # None: nobody has told us yet
+        self.workers: tuple[NodeEntry, ...] | None = None  # None: not read yet
         self.away = ""  # why it cannot be read at the moment
         self._own: Endpoints | None = None
-        self._vitals: dict[str, tuple[Vitals, float]] = {}  # of masters, and when it was told
+        self._vitals: dict[
+            str, tuple[Vitals, float]
+        ] = {}  # master → its vitals, and when they arrived
 
     def see(self, seen: CatalogueSeen) -> None:
         if seen.masters is not None:
@@ -39,13 +41,15 @@ class Catalogue:
             self._own = seen.own
 
     def hear(self, master: str, vitals: Vitals, now: float) -> None:
-        """Of a master that is registered: nobody can fill the memory with names."""
+        """Keep the vitals of a registered master; other names are ignored to bound memory."""
         if any(entry.id == master for entry in self.masters):
             self._vitals[master] = (vitals, now)
 
     def endpoints(self) -> list[dict[str, Any]]:
-        """How to reach each master: what `masters` answers, also to those without Consul. We are
-        among them although the catalogue may not show us yet, or may be away."""
+        """Return how to reach each master: the answer of `masters`.
+
+        This master is always listed, even if the catalogue cannot be read or does not show it yet.
+        """
         addresses = [entry.endpoints for entry in self.masters if entry.endpoints is not None]
         if self._own is not None and all(
             address.master != self._own.master for address in addresses
@@ -70,7 +74,8 @@ class Catalogue:
         )
 
     def _vitals_view(self, master: str, now: float) -> dict[str, Any]:
-        """Nothing of one that has told nothing: a zero would look like a fact."""
+        """Return the vitals of a master; nothing if it sent none, because a zero would look
+        real."""
         if master not in self._vitals:
             return {}
         vitals, at = self._vitals[master]
@@ -81,7 +86,7 @@ class Catalogue:
         }
 
     def differences(self, mesh: Iterable[WorkerInfo]) -> list[dict[str, str]]:
-        """Workers that only one side knows, or that one side holds for dead."""
+        """Return workers that only one side lists, or that one side considers dead."""
         if self.workers is None:
             return []
         present = {info.id for info in mesh if info.present}

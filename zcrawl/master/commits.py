@@ -1,12 +1,12 @@
-"""From the queue of received results to commits and acks: one batch at a time.
+"""Turn received results into commits and acks, one batch at a time.
 
-A part of the leader. It plans a batch, asks the store, and changes the leader's memory only when
-the store says `Applied` (rule `plan, then commit`):
+A part of the leader. It plans a batch, sends it to the store, and changes the leader's memory only
+when the store answers `Applied` (rule `plan, then commit`):
 
-    idle ──batch──▶ committing ──Applied──▶ idle            acks go out
+    idle ──batch──▶ committing ──Applied──▶ idle            acks are sent
                         │ unavailable ──▶ waiting ──▶ committing   the same batch again
-                        │ bad data ──▶ halves; one alone ends dead: bad_result
-                        └ unknown ──▶ reloading ──Loaded──▶ idle   the watermark tells
+                        │ bad data ──▶ halves; a single bad result ends dead: bad_result
+                        └ unknown ──▶ reloading ──Loaded──▶ idle   the stored watermark decides
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Commits:
         self._state = state
         self._results = ResultPlanner(state.leases, state.runs, state.seen, state.is_lost)
         self._batch: Batch | None = None  # being committed
-        self._unknown: Batch | None = None  # whether it was committed, a reload will tell
+        self._unknown: Batch | None = None  # maybe committed: a reload finds out
         self._halves: list[list[Received]] = []  # parts of a batch that had bad data
-        self._acks: dict[StreamKey, None] = {}  # streams that are to hear where they stand
+        self._acks: dict[StreamKey, None] = {}  # streams that need an ack
         self._retry_s = RETRY_LEAST_S
         self._retry_at = 0.0
-        self._reloads = 0  # asked and not answered
+        self._reloads = 0  # reloads without an answer yet
         self.failing: StoreError | None = None
         self.failing_since = 0.0
 
@@ -69,7 +69,7 @@ class Commits:
             self._note_arrival(received, now)
 
     def _note_arrival(self, received: Received, now: float) -> None:
-        """The credit returns, and nobody else gets the request while its result is committed."""
+        """Return the worker's credit, and keep the request from being leased again."""
         state, result = self._state, received.result
         received.promised = state.promise_kept(process_name(*received.stream), received.seq)
         lease = state.leases.by_seq.get(received.seq)
@@ -98,7 +98,7 @@ class Commits:
             self._state.planner.granter.learn_robots(host, stored)
             part = host.parts.get(process_name(*stream))
             if part is not None:
-                part.robots_known()  # it brought them
+                part.robots_known()  # this worker fetched the file
 
     # ------------------------------------------------------------ committing
 
@@ -111,12 +111,17 @@ class Commits:
             return
         queue = self._state.receiver.queue
         full = len(queue) >= BATCH_RESULTS
-        if queue and (full or now - queue[0].received_at >= BATCH_WAIT_S or self._none_runs()):
+        if queue and (
+            full or now - queue[0].received_at >= BATCH_WAIT_S or self._is_no_result_coming()
+        ):
             self._commit(self._state.receiver.next_batch(BATCH_RESULTS), now, effects)
 
-    def _none_runs(self) -> bool:
-        """Whether no result can come as company: on a site of one link after another the wait
-        would be most of the time."""
+    def _is_no_result_coming(self) -> bool:
+        """Return whether no other result can join the batch soon.
+
+        On a site where each page links to one other page, waiting for more results would only cost
+        time.
+        """
         return not any(info.leases for info in self._state.roster.workers.values())
 
     def next_wakeup(self) -> float:
@@ -138,8 +143,10 @@ class Commits:
     def _plan(
         self, received: Received, offset: float, now: float, effects: MasterEffects
     ) -> Change:
-        """Planning changes nothing, so a result at which it fails is bad, and no more than that:
-        it would come again, to whoever leads."""
+        """Plan one result; a result on which planning fails becomes a bad result.
+
+        Planning changes nothing, and the worker would send the same result to every later leader.
+        """
         try:
             return self._results.plan(received, offset, now)
         except Exception as error:
@@ -163,7 +170,7 @@ class Commits:
         for received, change, disposition in zip(
             batch.results, batch.changes, applied.dispositions, strict=True
         ):
-            if change.seq in applied.skipped:  # what it was for does not count here
+            if change.seq in applied.skipped:  # the store skipped it
                 change = msgspec.structs.replace(change, state=RequestState.SKIPPED, page=None)
             self._settle(received, change, disposition, now)
             state.count(f"results_{disposition.name.lower()}")
@@ -178,7 +185,7 @@ class Commits:
     def _settle(
         self, received: Received, change: Change, disposition: Disposition, now: float
     ) -> None:
-        """One result's request in memory, now that its fate is stored."""
+        """Update the request in memory after its result was stored."""
         state = self._state
         if disposition is Disposition.APPLIED and change.state is not None:
             self._tally(received, change, now)
@@ -192,7 +199,7 @@ class Commits:
             state.release(change.run, change.host, change.seq)
             return
         if change.state is None and disposition is Disposition.APPLIED:
-            return  # a part: the page itself follows
+            return  # only a part of the links: the page follows
         host = change.host or (lease.row.host if lease else 0)
         queued_row = state.frontier.remove(change.run, host, change.seq)
         on_trial = state.planner.forget_trial(host, change.seq)
@@ -230,8 +237,7 @@ class Commits:
             self._state.watch.page(change.run, change.page, received.result.depth)
 
     def _note_postponed(self, received: Received, change: Change) -> None:
-        """A page that could not be asked for, because all proxies are down say, comes again and
-        again: whoever wonders is told why."""
+        """Keep the reason of a postponed page for people, because it may repeat for long."""
         result = received.result
         if isinstance(result, Result):
             postponed = change.state is RequestState.QUEUED and result.retry is RetryClass.POSTPONED
@@ -270,22 +276,22 @@ class Commits:
             return
         culprit, change = batch.results[0], batch.changes[0]
         buried = self._results.bury(culprit)
-        if change.dropped:  # not even that can be stored: it is the store's trouble, not its own
+        if change.dropped:  # the store is the problem, not this result
             self._note_failing(StoreDataError("a dropped result cannot be stored"), now)
             self._halves.insert(0, batch.results)
             return
-        if change == buried:  # not even its death can be stored: only the watermark moves
+        if change == buried:  # its end cannot be stored either: only advance the watermark
             buried = msgspec.structs.replace(buried, state=None, dropped=True)
         effects.append(Note(BAD_RESULT, str(culprit.seq)))
         self._execute(Batch([culprit], [buried]), now, effects)
 
     def reload(self, now: float, effects: MasterEffects) -> None:
-        """Ask the database what is true; nothing is committed meanwhile."""
+        """Read the state from the database again; commit nothing until then."""
         self._reloads += 1
         effects.append(Execute(Reload(self._state.epoch, self._state.utc(now))))
 
     def reload_failed(self, error: StoreError, now: float) -> None:
-        """The leader asks again; the count stays."""
+        """Note the error; the leader repeats the query."""
         self._note_failing(error, now)
 
     @property
@@ -293,10 +299,10 @@ class Commits:
         return self._reloads > 0
 
     def reloaded(self, loaded: Loaded, now: float) -> None:
-        """The batch was applied if its watermarks are stored; a batch is all or nothing."""
+        """Settle an uncertain batch: it was applied if its watermarks are stored."""
         self._reloads -= 1
         if self._reloads:
-            return  # the last one knows best
+            return  # wait for the answer to the last reload
         batch, self._unknown = self._unknown, None
         if batch is None:
             return
@@ -329,7 +335,7 @@ class Commits:
         for received, change, disposition in zip(
             batch.results, batch.changes, dispositions, strict=True
         ):
-            # A buried result's links were not admitted: its worker must not take them as known.
+            # The links of a bad result were not admitted, so its worker must send them again.
             fate = Disposition.DROPPED if change.reason == BAD_RESULT else disposition
             firsts.setdefault(received.stream, received.number)
             fates.setdefault(received.stream, bytearray()).append(int(fate))
@@ -346,7 +352,7 @@ class Commits:
         stream = self._state.receiver.stream(key)
         ack = Ack(stream.committed, first, fates, stream.received, stream.missing())
         info = self._state.roster.process(*key)
-        if info is not None:  # else its WELCOME will tell
+        if info is not None:  # otherwise its WELCOME has the number
             effects.append(SendToWorker(*key, info.route, ack))
 
 

@@ -1,7 +1,7 @@
-"""What happens to a master, and what a master wants done: the vocabulary of its machines.
+"""Events and effects of a master: the input and output of its machines.
 
-Events are past tense and come from the edge (sockets, the store threads, the lock service, the
-clock); effects are imperative and go there.
+Events are in past tense and come from outside (sockets, store threads, lock service, clock).
+Effects are imperative and are carried out by `driver.loop`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from zcrawl.coord.ports import Elected as Elected
 from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import BadBody, Body, ClientRequest, LogRecords, Message, Reply
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.model.note import Note as Note
+from zcrawl.model.log_event import Note as Note
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 
 
 class NodeEntry(msgspec.Struct, frozen=True):
-    """A node as the catalogue has it."""
+    """A node as the catalogue lists it."""
 
     id: str
     healthy: bool
-    detail: str = ""  # the health check's last words
+    detail: str = ""  # the last output of the health check
     hostname: str = ""
     version: str = ""
     pid: int = 0
@@ -36,18 +36,18 @@ class NodeEntry(msgspec.Struct, frozen=True):
 
 
 class CatalogueSeen(msgspec.Struct, frozen=True):
-    """Who is registered, as whoever coordinates tells it; None: not told this time."""
+    """The registered nodes as the coordinator lists them; None: not part of this event."""
 
     masters: tuple[NodeEntry, ...] | None = None
     workers: tuple[NodeEntry, ...] | None = None
     away: str | None = None  # why the catalogue cannot be read; "": it can be read again
-    own: Endpoints | None = None  # as others reach us, whether we are registered or not
+    own: Endpoints | None = None  # how others reach this master
 
 
 class MessageCame(msgspec.Struct, frozen=True):
     message: Message | BadBody
-    route: bytes = b""  # the way back; empty: it was published, there is none
-    by_master: bool = False  # it came over a line to another master
+    route: bytes = b""  # route for an answer; empty: published, no answer possible
+    by_master: bool = False  # it came from another master
 
 
 class ClientAsked(msgspec.Struct, frozen=True):
@@ -84,20 +84,20 @@ class QueryFailed(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What this process takes, once a second."""
+    """Resource use of this process, once a second."""
 
     rss_bytes: int
-    lag_ms: float  # how late its loop was at worst
+    lag_ms: float  # the longest delay of its event loop
 
 
 class LinesLogged(msgspec.Struct, frozen=True):
-    """What this process logged besides the notes of its leader."""
+    """Log lines of this process, without the notes of its leader."""
 
     lines: LogRecords
 
 
 class MasterTicked(msgspec.Struct, frozen=True):
-    """Time passed, or a batch of messages was handed over: plan, commit, beat."""
+    """Time passed or a batch of messages was delivered: plan, commit and send beats."""
 
 
 MasterEvent: TypeAlias = (
@@ -121,7 +121,7 @@ MasterEvent: TypeAlias = (
 
 class SendToWorker(msgspec.Struct, frozen=True):
     worker: str
-    incarnation: int  # of the process that is meant; another one of the same id ignores it
+    incarnation: int  # of the addressed process; others with the same id ignore it
     route: bytes  # as its HELLO came
     body: Body
     sequence: int = 0
@@ -145,7 +145,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Forward(msgspec.Struct, frozen=True):
-    """Hand a client's request to the master that leads."""
+    """Send a client's request to the master that leads."""
 
     master: str
     request: ClientRequest
@@ -157,7 +157,7 @@ class ReplyTo(msgspec.Struct, frozen=True):
 
 
 class StepDown(msgspec.Struct, frozen=True):
-    """Give the lock back; this master leads no more."""
+    """Give the lock back, and stop leading."""
 
     reason: str
 
@@ -166,11 +166,11 @@ class StepDown(msgspec.Struct, frozen=True):
 
 
 class LeadershipBegan(msgspec.Struct, frozen=True):
-    """The database is loaded: this master leads. Whoever waits for that goes on."""
+    """The database is loaded and this master leads now."""
 
 
 class TakeoverFailed(msgspec.Struct, frozen=True):
-    """It is tried again; a process that gives up waiting says why."""
+    """The takeover failed and is repeated; a process that gives up shows this reason."""
 
     reason: str
 

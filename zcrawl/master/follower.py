@@ -1,10 +1,10 @@
-"""A master that does not lead: it takes any request and hands it to the leader, once.
+"""A master that does not lead: it forwards each client request to the leader, once.
 
-Who leads it knows from the leader's BEATs. While nobody leads, or the leader does not answer, it
-answers reads itself, from the database and the leader's last SNAPSHOT, and says how old that is;
-everything else is refused as `no_leader`, and the client asks again with the same id, so an action
-is carried out once however often it was asked for. Reports of workers tell it who lives and
-nothing more (rule `followers`).
+It knows the leader from BEAT messages. While no master leads, or the leader does not answer, the
+follower answers reads from the database and the leader's last SNAPSHOT, and says how old they are.
+It refuses everything else with `no_leader`; the client repeats its request with the same id, so
+that an action is carried out once. From reports of workers it learns only which workers are alive
+(rule `followers`).
 
     ClientAsked ──leader known──▶ waiting ──ReplyCame──▶ replied
          │                          │ no answer in time, or "no leader"
@@ -47,8 +47,8 @@ from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.vitals import Vitals
 from zcrawl.store.queries import QueryOutcome
 
-LEADER_SILENT_S = 3.5  # without a BEAT for this long it is not asked any more
-FORGET_EPOCH_S = 60.0  # without a BEAT for this long a leader of a lower epoch is believed
+LEADER_SILENT_S = 3.5  # without a BEAT for this long, requests are not sent to it
+FORGET_EPOCH_S = 60.0  # without a BEAT for this long, a leader of a lower epoch is accepted
 FORWARD_PATIENCE_S = 3.0
 MOST_WAITING = 10_000
 
@@ -83,19 +83,19 @@ class Follower:
                 if pending is not None:
                     refuse(pending, error, effects)
             case LinesLogged(lines):
-                effects.append(Publish(lines))  # for the leader, who has those who watch
+                effects.append(Publish(lines))  # the leader passes them on to consoles
             case Measured(rss_bytes, lag_ms):
                 vitals = Vitals(rss_bytes, lag_ms)
                 self._catalogue.hear(self.me, vitals, now)
-                effects.append(Publish(vitals))  # the leader shows it, and whoever leads next
+                effects.append(Publish(vitals))  # for the displays of the leader
             case MasterTicked():
                 self._on_tick(now, effects)
             case _:
-                pass  # answers to commands of an epoch that has ended
+                pass  # answers to commands of an ended epoch
         return effects
 
     def take_waiting(self) -> list[Pending]:
-        """Requests that wait for a leader, or are read without one: this master leads now."""
+        """Return requests without an answer, because this master leads now."""
         waiting = [*self._waiting.values(), *self._reading.values()]
         self._waiting.clear()
         self._reading.clear()
@@ -110,8 +110,8 @@ class Follower:
         self, message: Message, route: bytes, by_master: bool, now: float, effects: MasterEffects
     ) -> None:
         header, body = message.header, message.body
-        # A restored database may count from a lower epoch: one that nobody speaks of any more
-        # must not keep this master from the leader.
+        # A restored database may start at a lower epoch. A higher epoch that nobody uses any more
+        # must not hide the new leader.
         newest = header.epoch >= self.epoch or now - self.heard_at > FORGET_EPOCH_S
         match body:
             case Beat() if by_master and newest:
@@ -167,11 +167,11 @@ class Follower:
         try:
             match operation.handler if operation is not None else None:
                 case FromMemory(follower=answer):
-                    reply(pending, self._marked(answer(self)(now), now), effects)
+                    reply(pending, self._mark_stale(answer(self)(now), now), effects)
                 case FromDatabase():
                     effects.append(Ask(reads.question(pending), request.id))
                     self._reading[request.id] = pending
-                case _:  # for a leader, or for a master of another version
+                case _:  # only a leader, or a master of another version, knows it
                     self._refuse_no_leader(pending, effects)
         except Exception as error:  # refused by its name, or as a bug of ours
             refuse_error(pending, error, effects)
@@ -190,7 +190,7 @@ class Follower:
             refuse_error(pending, error, effects)
             return
         if isinstance(next_step, dict):
-            reply(pending, self._marked(next_step, now), effects)
+            reply(pending, self._mark_stale(next_step, now), effects)
         else:
             self._reading[pending.request.id] = pending
             effects.append(Ask(next_step, pending.request.id))
@@ -206,13 +206,16 @@ class Follower:
             "mishaps": msgspec.to_builtins(self._mishaps.view(now)),
         }
 
-    def _marked(self, data: dict[str, Any], now: float) -> dict[str, Any]:
-        """No leader stands behind it: what is in flight is unknown, counters are the database's."""
+    def _mark_stale(self, data: dict[str, Any], now: float) -> dict[str, Any]:
+        """Add that no leader gave this answer, and how old the leader's last message is."""
         silent = max(self.heard_at, self._snapshot_at)
         age_s = None if silent == float("-inf") else round(now - silent, 1)
         why = self._mishaps.why(now)
         return {**data, "stale": {"answered_by": self.me, "leader_silent_s": age_s, "why": why}}
 
     def _refuse_no_leader(self, pending: Pending, effects: MasterEffects) -> None:
-        error = UnreachableError(f"{self.me} does not lead, and nobody else does", code=NO_LEADER)
+        error = UnreachableError(
+            f"no master leads at the moment ({self.me} is a follower); try again in a few seconds",
+            code=NO_LEADER,
+        )
         refuse(pending, error, effects)

@@ -1,14 +1,11 @@
-"""The leader: one epoch's worth of deciding.
+"""The leader: all decisions of one epoch.
 
-Built at takeover, dropped when leadership ends.
+Built at takeover, dropped when leadership ends. It combines membership (workers), commits
+(results), the desk (clients) and the planner, and does the periodic work: beats, the stored lease,
+refills, sweeps. `handle(MasterTicked)` follows every batch of messages; planning and committing
+happen there, once for each batch.
 
-It composes membership (workers), commits (results), the desk (clients) and the planner, and keeps
-time: beats, the stored lease, refills, sweeps. `handle(MasterTicked)` follows every batch of
-messages; planning and committing happen there, once per batch.
-
-A plan's share for one worker becomes messages: what it has to know first, then ASSIGN. A worker is
-told of a run's configuration and code before it gets the first of its URLs, and of each later
-revision.
+A worker gets the configuration and code of a run before its first URL, and each later revision.
 """
 
 from __future__ import annotations
@@ -100,7 +97,8 @@ from zcrawl.store.commands import (
 from zcrawl.store.queries import KnownPages, ReadEpoch, ReadKnown, Refill, StoredEpoch
 
 
-def assigned(state: LeaderState, sending: WorkerBatch, now: float) -> MasterEffects:
+def assignment_messages(state: LeaderState, sending: WorkerBatch, now: float) -> MasterEffects:
+    """Return the messages for one worker: configuration and code first, then ASSIGN."""
     worker = sending.worker
     fresh, codes = [], []
     for url in sending.urls:
@@ -124,7 +122,7 @@ def assigned(state: LeaderState, sending: WorkerBatch, now: float) -> MasterEffe
     return effects
 
 
-LEASE_MARGIN_S = 10.0  # no BEAT goes out closer to its end than this
+LEASE_MARGIN_S = 10.0  # no BEAT is sent later than this before its end
 LEASE_LOST_S = 15.0  # after the last extension, which comes every 5 s
 SNAPSHOT_S = 1.0
 SWEEP_ROWS = 1_000
@@ -165,8 +163,8 @@ class Leader:
         self._extending = False
         self._snapshot_at = now + SNAPSHOT_S
         self._sweeping = False
-        self._refill_at = 0.0  # not before: the last one failed
-        self._again: list[tuple[float, Command]] = []  # commands to repeat, idempotent all
+        self._refill_at = 0.0  # earliest next refill after a failure
+        self._again: list[tuple[float, Command]] = []  # idempotent commands to repeat
         self._uncertain: set[str] = set()  # clients' requests that may have been applied
         self.state.receiver.streams.clear()
         for key, number in loaded.watermarks.items():
@@ -201,7 +199,7 @@ class Leader:
                 if isinstance(outcome, Refilled):
                     self._on_refilled(outcome, tag, now)
                 elif isinstance(query, ReadKnown) and isinstance(outcome, KnownPages):
-                    self.recall.found(query, tag, outcome, now, effects)
+                    self.recall.read_done(query, tag, outcome, now, effects)
                 elif isinstance(outcome, StoredEpoch):
                     self._hints.answered(outcome, effects)
                 else:
@@ -222,17 +220,17 @@ class Leader:
                 self.state.process_measured(event)
                 self.state.catalogue.hear(self.state.me, Vitals(rss_bytes, lag_ms), now)
             case LinesLogged(lines):
-                self.state.watch.hear(self.state.me, lines, self.state.utc(now), effects)
+                self.state.watch.add_lines(self.state.me, lines, self.state.utc(now), effects)
             case MasterTicked():
                 self._on_tick(now, effects)
             case _:
-                pass  # Elected and Deposed are the master's business
+                pass  # `Master` handles Elected and Deposed
         if effects:
-            self.state.watch.tell(effects, self.state.utc(now))
+            self.state.watch.publish_notes(effects, self.state.utc(now))
         return effects
 
     def next_wakeup(self, now: float) -> float:
-        """The next moment at which a tick can do something; the store's answers come anyway."""
+        """Return the next moment at which a tick can do something."""
         state = self.state
         moments = [now + 0.5, self._snapshot_at, self.commits.next_wakeup()]
         moments.extend(moment for moment, _ in self._again)
@@ -250,9 +248,9 @@ class Leader:
     def _on_message(self, came: MessageCame, now: float, effects: MasterEffects) -> None:
         message, header, route = came.message, came.message.header, came.route
         if header.epoch > self.state.epoch:
-            self._hints.heard(header, came.by_master, now, effects)
+            self._hints.higher_epoch_heard(header, came.by_master, now, effects)
             return
-        if not self.membership.speaks_for_itself(header, route):
+        if not self.membership.is_from_named_process(header, route):
             effects.append(Note(WRONG_ROUTE, f"{header.source}: {MessageKind(header.kind).name}"))
             return
         if isinstance(message, BadBody):
@@ -276,7 +274,7 @@ class Leader:
             case Bye():
                 self.membership.bye(header, body, now, effects)
             case LogRecords():
-                self.state.watch.hear(header.source, body, self.state.utc(now), effects)
+                self.state.watch.add_lines(header.source, body, self.state.utc(now), effects)
             case Vitals():
                 self.state.catalogue.hear(header.source, body, now)
             case Stale():
@@ -342,23 +340,23 @@ class Leader:
             case Reload():
                 self.commits.reload_failed(error, now)
                 self._repeat(command, now)
-            case SetDrain(asked=None):
+            case SetDrain(client_action=None):
                 self._repeat(command, now)
             case (
                 SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()
             ) | SetWish():
                 if isinstance(error, CommitUnknown):
                     self._uncertain.add(request_of(command))
-                # Once it may have been applied, it cannot be refused any more.
+                # It may have been applied, so it must not be refused.
                 uncertain = request_of(command) in self._uncertain
                 if not isinstance(error, StoreDataError) and (
                     uncertain or self.desk.goes_on(command)
                 ):
-                    self._repeat(command, now)  # what is stored makes the repeat harmless
+                    self._repeat(command, now)  # the stored request id makes the repeat harmless
                     if isinstance(error, CommitUnknown) and isinstance(
                         command, ChangeRun | TuneRun | RetryDead
                     ):
-                        # That answer does not tell what was changed, and the repeat may fail.
+                        # That answer does not say what changed, and the repeat may fail.
                         self.commits.reload(now, effects)
                 else:
                     self.desk.failed(command, error, effects)
@@ -373,7 +371,7 @@ class Leader:
         state = self.state
         if tag != self._refill_tag():
             return
-        state.know_withheld(row for _, rows, _ in answer.lanes for row in rows)
+        state.keep_withheld_rows(row for _, rows, _ in answer.lanes for row in rows)
         for run, host in state.frontier.refilled(answer, state.is_taken, state.clock_offset, now):
             state.planner.lane_opened(run, host)
 
@@ -417,8 +415,8 @@ class Leader:
             self._extending = True
             until = self.state.utc(now) + LEASE_S
             effects.append(Execute(ExtendLease(self.state.epoch, until)))
-        # Nothing was committed for long, and without a lease workers stop: the database may be
-        # away only from here. (Who is alone has nobody to hand over to.)
+        # Nothing was committed for long, and without a lease workers stop. Maybe only this master
+        # cannot reach the database. (Embedded: there is no other master.)
         if now - self._lease_wanted_since > LEASE_LOST_S and not self._alone:
             effects.append(StepDown("the database has not answered for too long"))
 
@@ -459,17 +457,17 @@ class Leader:
         if plan.owners:
             effects.append(Execute(GrantHosts(state.epoch, plan.owners)))
         for sending in plan.sendings.values():
-            effects.extend(assigned(state, sending, now))
+            effects.extend(assignment_messages(state, sending, now))
 
     def _refill(self, now: float, effects: MasterEffects) -> None:
         if now < self._refill_at:
-            return  # every failure is an event, and a tick follows every event
+            return  # the tick after the failure event tries again
         wants = self.state.frontier.wants()
         if wants:
             effects.append(Ask(Refill(wants), self._refill_tag()))
 
     def _refill_tag(self) -> str:
-        """Also unlike those of an earlier epoch of this process: another led in between."""
+        """Return a tag that no earlier epoch of this process used."""
         return f"{self.state.epoch}.{self.state.frontier.generation}"
 
     def _sweep(self, effects: MasterEffects) -> None:
@@ -482,6 +480,6 @@ class Leader:
         self.state.check(now)
 
     def check_awake(self, now: float) -> None:
-        """After a tick, which plans: no host waits for something that is there."""
+        """Assert after a tick that no host waits for something that is there."""
         if self._may_dispatch(now):
             self.state.planner.check_awake(now)

@@ -1,11 +1,11 @@
-"""What a leader has in memory, and the few moves that several of its parts share.
+"""The memory of a leader, and the operations that several of its parts share.
 
-It is built anew from the database at each takeover and dropped when leadership ends, so that
-nothing of an older epoch can survive in it.
+It is built from the database at each takeover and dropped when leadership ends, so that nothing of
+an older epoch remains.
 
-This module is the one writer of `LeaderState` and `RunTally`: others read their fields, and call
-the methods here when something happens (`tests/architecture` checks it). The components in it
-(`roster`, `planner`, `frontier`, ...) have their own methods.
+Only this module writes `LeaderState` and `RunTally`; other modules read their fields and call the
+methods here (`tests/architecture` checks it). Its components (`roster`, `planner`, `frontier`, ...)
+have methods of their own.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ ENDED_RUNS = 20
 
 
 class RunTally(msgspec.Struct):
-    """Answers by status and failures by reason, as committed since this leader took over."""
+    """Answers by status and failures by reason, since this leader took over."""
 
     statuses: Counter[str] = msgspec.field(default_factory=Counter)
     failed: Counter[str] = msgspec.field(default_factory=Counter)
-    postponed: str = ""  # why the last page was postponed; empty: a later one was asked for
+    postponed: str = ""  # why the last page was postponed; empty: it was not
 
     def count_status(self, status: int) -> None:
         self.statuses[str(status)] += 1
@@ -50,24 +50,26 @@ class RunTally(msgspec.Struct):
         self.failed[reason] += 1
 
     def note_postponed(self, why: str) -> None:
-        """The last page could not be asked for; empty: it could."""
+        """Keep why the last page was postponed; empty: it was not."""
         self.postponed = why
 
 
 def to_worker(worker: WorkerInfo, body: Body, number: int | None = None) -> SendToWorker:
-    """A numbered message to the process that counts under this id."""
+    """Return a numbered message to the current process of a worker."""
     number = worker.next_number() if number is None else number
     return SendToWorker(worker.id, worker.incarnation, worker.route, body, number)
 
 
 class LeaderState:
+    """Everything that the leader knows in memory."""
+
     def __init__(
         self, me: str, epoch: int, clock_offset: float, seen: SeenTable, catalogue: Catalogue
     ) -> None:
         self.me = me
         self.catalogue = catalogue
         self.epoch = epoch
-        # The last number that was given to a request when this epoch began; None: not known.
+        # The highest request number in the database when this epoch began; None: not known.
         self.newest_seq: int | None = None
         self.clock_offset = clock_offset  # UTC = now + clock_offset
         self.roster = Roster()
@@ -78,41 +80,43 @@ class LeaderState:
         self.planner.granter.clock_offset = clock_offset
         self.receiver = Receiver({})
         self.seen = seen
-        # Rows whose result was received without a lease: not leased again while it is committed.
+        # Rows whose result came without a lease: not leased again until it is committed.
         self.withheld: dict[int, QueuedRow | None] = {}
-        # process name → seq → (run, host): fetched, by its word, and not delivered yet
+        # process → seq → (run, host): fetched by that process, result not received yet
         self.promised: dict[ProcessName, dict[int, tuple[int, int]]] = {}
         self.drains: dict[str, int] = {}  # workers that get no work → life of their supervisor
-        self.lives: dict[str, int] = {}  # worker → life of its supervisor that was heard last
-        self.wishes: dict[int, str] = {}  # hosts that people gave to a worker
-        self.settled_at = math.inf  # everybody who lives has said HELLO: some time after a BEAT
+        self.lives: dict[str, int] = {}  # worker → the last reported life of its supervisor
+        self.wishes: dict[int, str] = {}  # host → worker that a person chose
+        self.settled_at = math.inf  # when all living workers must have said HELLO
         self.sweeps: dict[int, int] = {}  # ended runs whose rows are still to be swept → job
-        self.recalls: dict[int, None] = {}  # runs that have not met all that their jobs know
+        self.recalls: dict[
+            int, None
+        ] = {}  # runs that must still admit pages known from earlier runs
         self.counters: Counter[str] = Counter()
         self.beat_soon = False  # a worker has just joined: the next BEAT must not wait
-        self.ended: dict[int, RunRow] = {}  # the newest that ended, for those who watch
+        self.ended: dict[int, RunRow] = {}  # recently ended runs, for displays
         self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
         self.allow_private = False  # jobs may reach private addresses (submit.private)
         self.vouches = False  # typed URLs open their own hosts (submit.private)
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
         self.outputs = OutputRights()  # where jobs may have their items written
         self.watch = Watch(me)
-        self.mishaps = Mishaps()  # the master's own, of all its epochs
+        self.mishaps = Mishaps()  # shared by all epochs of this master
         self.measured = Measured(0, 0.0)
 
     # ------------------------------------------------------------ as it begins
 
     def begin_after(self, newest_seq: int | None) -> None:
-        """This epoch begins with a database that has given its rows numbers up to this one."""
+        """Set the highest request number of the database at the start of this epoch."""
         self.newest_seq = newest_seq
 
     def allow(self, *, private: bool, code: bool) -> None:
-        """What jobs may do on this cluster, also those that are stored already."""
+        """Set what jobs may do on this cluster, stored jobs included."""
         self.allow_private = self.runs.open_private = private
         self.allow_code = self.runs.open_code = code
 
     def join_master(self, mishaps: Mishaps, outputs: OutputRights, *, vouches: bool) -> None:
-        """What the master keeps through all its epochs."""
+        """Take over what the master keeps through all its epochs."""
         self.mishaps = mishaps
         self.outputs = outputs
         self.vouches = vouches
@@ -123,39 +127,39 @@ class LeaderState:
         self.counters[name] += 1
 
     def process_measured(self, measured: Measured) -> None:
-        """What this process takes."""
+        """Store the resource use of this process."""
         self.measured = measured
 
     def tally(self, run: int) -> RunTally:
-        """The tally of a run; a new one is empty."""
+        """Return the tally of a run; a new one is empty."""
         return self.tallies.setdefault(run, RunTally())
 
     def postponed(self, run: int) -> str:
-        """Why the last page of a run could not be asked for; empty: it could."""
+        """Return why the last page of a run was postponed; empty: it was not."""
         tally = self.tallies.get(run)
         return "" if tally is None else tally.postponed
 
     # ------------------------------------------------------------ workers that come
 
     def want_beat(self) -> None:
-        """A worker waits for its permission."""
+        """Send a BEAT soon, because a worker waits for its permission."""
         self.beat_soon = True
 
     def beat_sent(self) -> None:
         self.beat_soon = False
 
     def await_greetings(self, until: float) -> None:
-        """The first BEAT was sent: everybody who lives has greeted by then."""
+        """Set when all living workers must have said HELLO."""
         self.settled_at = until
 
     def supervisor_heard(self, worker: str, life: int) -> None:
-        """A worker greeted, and named the life of its supervisor."""
+        """Store the life of the supervisor that a worker reported."""
         self.lives[worker] = life
 
     # ------------------------------------------------------------ runs and rows
 
     def load(self, loaded: Loaded, now: float, effects: MasterEffects) -> None:
-        """What the database holds becomes the window (takeover and reload)."""
+        """Fill the window from the database, at takeover and reload."""
         for row in loaded.runs:
             self.put_run(row, now, effects)
         for run in self.runs.active.keys() - {row.id for row in loaded.runs}:
@@ -163,7 +167,7 @@ class LeaderState:
             self.recalls.pop(run, None)
             self._end_run(run, now, effects)
         for host in loaded.hosts:
-            self._know_host(host, now)
+            self._load_host(host, now)
         self.set_wishes(loaded.wishes)
         stored = {row.worker: row for row in loaded.drains}
         for worker in self.drains.keys() | stored.keys():
@@ -174,41 +178,41 @@ class LeaderState:
         for count in loaded.pages:
             host_state = self.planner.hosts.get(count.host)
             if host_state is not None:
-                self.planner.verdicts.know_pages(count.run, host_state, count.queued)
+                self.planner.verdicts.set_pages(count.run, host_state, count.queued)
         for run in loaded.sweeps:
             self.sweeps.setdefault(run, 0)
 
     def admit(self, rows: list[QueuedRow], hosts: list[HostRow], now: float) -> None:
         for host in hosts:
-            self._know_host(host, now)
+            self._load_host(host, now)
         for row in rows:
-            # A refill may have read the row before the word of its commit came here.
+            # A refill may have read the row before the commit was reported here.
             if not self.is_taken(row.seq):
                 self.frontier.insert(row)
                 self.planner.lane_opened(row.run, row.host)
 
-    def _know_host(self, row: HostRow, now: float) -> None:
+    def _load_host(self, row: HostRow, now: float) -> None:
         is_new = row.id not in self.planner.hosts
-        host = self.planner.granter.know_host(row, self.clock_offset, now)
+        host = self.planner.granter.load_host(row, self.clock_offset, now)
         if is_new and self.wishes:
             host.wish_owner(self.wishes.get(row.id, ""))
 
     def give_back(self, lease: Lease, due_at: float = 0.0) -> None:
-        """Nobody works on it any more: it is queued again."""
+        """Close a lease and queue its request again."""
         self.planner.close_lease(lease)
         if self.runs.get(lease.row.run) is not None:
             self.frontier.insert(lease.row, due_at)
             self.planner.lane_opened(lease.row.run, lease.row.host)
 
     def close_lease(self, seq: int) -> Lease | None:
-        """Its request is settled."""
+        """Close the lease of a settled request."""
         lease = self.leases.by_seq.get(seq)
         if lease is not None:
             self.planner.close_lease(lease)
         return lease
 
     def put_run(self, row: RunRow, now: float, effects: MasterEffects) -> None:
-        """The run as it is stored now; when it ended, nothing of it stays in memory."""
+        """Store the run's new row; forget the run if it ended."""
         active_before = self.runs.get(row.id)
         dispatched = active_before is not None and active_before.dispatches
         politeness = active_before.spec.politeness if active_before is not None else None
@@ -240,7 +244,7 @@ class LeaderState:
         self._end_run(row.id, now, effects)
 
     def _pace_changed(self, run: int, effects: MasterEffects) -> None:
-        """Its workers hear of it at once, and hold no more than the new pace allows."""
+        """Send the new pace to the run's workers and take back what exceeds it."""
         self.withdraw(self.leases.of_run(run), effects)
         for host in self.planner.hosts.values():
             if run in host.runs:
@@ -249,7 +253,7 @@ class LeaderState:
                 self.planner.wake(host.id)
 
     def withdraw(self, leases: Iterable[Lease], effects: MasterEffects) -> None:
-        """What workers hold of these and have not started goes back: they reject it."""
+        """Ask workers to give back those of these requests that have not started."""
         tokens: dict[str, list[Token]] = {}
         workers = {}
         for lease in leases:
@@ -259,10 +263,12 @@ class LeaderState:
         for name, worker in workers.items():
             effects.append(to_worker(worker, Cancel([], [], tokens[name])))
 
-    def forbidden(self, worker: WorkerInfo, now: float) -> list[Lease]:
-        """What a worker holds, has not started by its last word, and must not start now: of a run
-        that is paused, of a host outside of its hours. The word about it was lost, or the hours
-        ended since."""
+    def forbidden_leases(self, worker: WorkerInfo, now: float) -> list[Lease]:
+        """Return requests of a worker that have not started and must not start now.
+
+        Their run is paused or their host is outside its hours. The message about it was lost, or
+        the hours ended since.
+        """
         active = self.runs.active.values()
         paused = {active_run.row.id for active_run in active if not active_run.dispatches}
         if not worker.unstarted or not (
@@ -277,7 +283,7 @@ class LeaderState:
         ]
 
     def _end_run(self, run: int, now: float, effects: MasterEffects) -> None:
-        """Nothing of a run that ended stays in memory, here and at the workers."""
+        """Remove an ended run from memory and from the workers."""
         self.frontier.drop_run(run)
         for lease in self.leases.of_run(run):
             self.planner.cancel_lease(lease, now)
@@ -291,7 +297,7 @@ class LeaderState:
                 effects.append(to_worker(worker, Cancel([run])))
 
     def set_drain(self, worker: str, row: DrainRow | None, effects: MasterEffects) -> None:
-        """What is stored of a worker: that it gets no work (`row`), or may have some."""
+        """Apply the stored drain of a worker; None: it may get work."""
         if row is None:
             self.drains.pop(worker, None)
         else:
@@ -309,7 +315,7 @@ class LeaderState:
             effects.append(to_worker(info, Drain(False)))
 
     def set_wishes(self, wishes: Iterable[WishRow]) -> None:
-        """Which workers people want to have hosts; what has changed is looked at."""
+        """Apply the owners that people chose for hosts."""
         stored = {row.host: row.worker for row in wishes}
         for id, worker in stored.items():
             host = self.planner.hosts.get(id)
@@ -319,18 +325,20 @@ class LeaderState:
         self.wishes = stored
 
     def is_lost(self, lease_epoch: int, seq: int) -> bool:
-        """Whether an earlier leader's lease is on a row that the database did not hold when this
-        epoch began. A copy that was behind lost it, and gives its number to another row."""
+        """Return whether an earlier leader's lease is for a row that this database never had.
+
+        The database was restored from an older copy, and the number now belongs to another row.
+        """
         if self.newest_seq is None:
             return False
         return lease_epoch < self.epoch and seq > self.newest_seq
 
     def is_taken(self, seq: int) -> bool:
-        """Whether a queued row must not enter the window: leased, on trial, or being settled."""
+        """Return whether a queued row must stay out of the window: leased, on trial or settling."""
         return self.leases.holds(seq) or seq in self.planner.trials or seq in self.withheld
 
     def swept(self, run: int) -> None:
-        """No row of an ended run is left."""
+        """Note that all rows of an ended run are deleted."""
         self.sweeps.pop(run, None)
 
     # ------------------------------------------------------------ withheld rows
@@ -341,36 +349,36 @@ class LeaderState:
             self.withheld[seq] = self.frontier.remove(run, host, seq) or on_trial
 
     def quarantine(self, seq: int) -> None:
-        """Withhold a row that ends as soon as its quarantine is stored."""
+        """Withhold a row until its quarantine is stored."""
         self.withheld[seq] = None
 
     def forget_withheld(self, seq: int) -> QueuedRow | None:
-        """What became of a withheld row is stored. Return it as it was queued, if it is known."""
+        """Stop withholding a row; return it as it was queued, if known."""
         return self.withheld.pop(seq, None)
 
     def promise(self, process: ProcessName, run: int, host: int, seq: int) -> None:
-        """A process has fetched it, and will deliver the result."""
+        """Note that a process fetched a request and will deliver its result."""
         self.withhold(run, host, seq)
         self.promised.setdefault(process, {})[seq] = (run, host)
 
     def promise_kept(self, process: ProcessName, seq: int) -> tuple[int, int]:
-        """A result came. Return the run and the host that its process promised it for, or zeros."""
+        """Forget the promise of an arrived result; return its run and host, or zeros."""
         return self.promised.get(process, {}).pop(seq, (0, 0))
 
     def promises_broken(self, process: ProcessName) -> None:
-        """A process is gone: what it has not delivered is queued again."""
+        """Queue again what a dead process did not deliver."""
         for seq, (run, host) in self.promised.pop(process, {}).items():
             self.release(run, host, seq)
 
-    def know_withheld(self, rows: Iterable[QueuedRow]) -> None:
-        """A refill read rows that are withheld: they come back from here, not from there."""
+    def keep_withheld_rows(self, rows: Iterable[QueuedRow]) -> None:
+        """Keep withheld rows that a refill read, so that `release` can queue them."""
         if self.withheld:
             for row in rows:
                 if row.seq in self.withheld:
                     self.withheld[row.seq] = row
 
     def release(self, run: int, host: int, seq: int) -> None:
-        """A withheld row whose result was not used is queued again."""
+        """Queue a withheld row again whose result was not used."""
         row = self.withheld.pop(seq, None)
         if row is None:
             self.frontier.reconsider(run, host, seq)

@@ -48,7 +48,9 @@ from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
 
 TAKEOVER_AGAIN_S = 0.5
-TAKEOVER_PATIENCE_S = 10.0  # then another master may try: the database may be away only from here
+TAKEOVER_PATIENCE_S = (
+    10.0  # then another master may try: maybe only this one cannot reach the database
+)
 
 
 class MasterState(enum.Enum):
@@ -68,7 +70,7 @@ class Master:
         vouches: bool = False,
         outputs: OutputRights | None = None,
     ) -> None:
-        """Without `outputs` jobs name files in the outputs folder only."""
+        """Without `outputs`, jobs may write to the outputs folder only."""
         self.me = me
         self._vouches = vouches  # typed URLs open their own hosts (submit.private)
         self._outputs = outputs or OutputRights()
@@ -81,7 +83,9 @@ class Master:
         self.follower = Follower(me, self.catalogue, self.mishaps)
         self._seen_slots = seen_slots
         self._elected: Elected | None = None
-        self._takeover: TakeOver | None = None  # the one whose answer counts
+        self._takeover: TakeOver | None = (
+            None  # the current takeover; answers to others are ignored
+        )
         self._takeover_at = float("inf")
         self._takeover_since = 0.0
         self._clock_offset = 0.0
@@ -91,11 +95,13 @@ class Master:
         return self.leader.state.epoch if self.leader is not None else 0
 
     def handle(self, event: MasterEvent, now: float, utc: float) -> MasterEffects:
-        """`utc` is the wall clock; it counts at a takeover from a database that has no clock."""
+        """Handle an event. `utc` is used only if the database has no clock of its own."""
         if self.mishaps.marked:
-            filtered_event = self.mishaps.filtered(event, now)
+            filtered_event = self.mishaps.filter_event(event, now)
             if filtered_event is None:
-                return [Note(MESSAGE_IGNORED, "the leader fails at what this process says")]
+                return [
+                    Note(MESSAGE_IGNORED, "this request causes an error in the leader; see its log")
+                ]
             event = filtered_event
         match event:
             case Elected():
@@ -120,7 +126,7 @@ class Master:
         if isinstance(event, CommandDone | CommandFailed):
             command = event.command
             if isinstance(command, TakeOver | CancelOffline) or command.epoch != self.epoch:
-                return []  # an answer to an earlier epoch of this very process
+                return []  # an answer for an earlier epoch of this process
         effects = self.leader.handle(event, now)
         for effect in effects:
             if isinstance(effect, StepDown):
@@ -128,15 +134,17 @@ class Master:
         return effects
 
     def _own_answer(self, request: ClientRequest) -> dict[str, Any] | None:
-        """The answer to what every master answers by itself; None: it is for the leader."""
+        """Return the answer that every master gives by itself; None: the leader answers."""
         operation = find(request.op)
         if operation is None or not isinstance(operation.handler, EveryMaster):
             return None
         return operation.handler.answer(self, request)
 
     def failed(self, event: MasterEvent, text: str, now: float) -> MasterEffects:
-        """`handle` raised at this event, or what it wanted could not be done: its memory is not to
-        be trusted any more. Who asked is told, and does not ask again."""
+        """Drop the leader after an error: its memory may be half changed.
+
+        The waiting client gets `internal_error` and does not retry.
+        """
         self.mishaps.happened(event, text, now)
         effects: MasterEffects = []
         pending, desk = None, None if self.leader is None else self.leader.desk
@@ -152,8 +160,10 @@ class Master:
         return effects + self._step_down("an error of its own")
 
     def is_wanted(self, command: Command) -> bool:
-        """Whether a command that waited for its turn may still be executed. Whoever was deposed
-        before its takeover must not fence the one who leads by now."""
+        """Return whether a queued command may still run.
+
+        A master that was deposed before its takeover must not fence the new leader.
+        """
         return not isinstance(command, TakeOver) or command is self._takeover
 
     def next_wakeup(self, now: float) -> float:
@@ -183,7 +193,7 @@ class Master:
         assert isinstance(event.outcome, Loaded)
         self._takeover = None
         if event.outcome.utc:
-            # Stored moments are by the database's clock: masters' own may differ by an hour.
+            # Stored times use the database's clock, because clocks of masters may differ.
             self._clock_offset = event.outcome.utc - now
         self.role = MasterState.LEADER
         self.leader = Leader(

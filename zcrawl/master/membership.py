@@ -1,9 +1,9 @@
-"""Workers come, speak and go: HELLO, HEARTBEAT, ACCEPT, REJECT, BYE, and silence.
+"""Handle workers that join, report and leave: HELLO, HEARTBEAT, ACCEPT, REJECT, BYE, silence.
 
-Called by `leader`, for each message of a worker and on each tick. What is said to a worker goes by
-the route that its HELLO came by, what a HELLO is refused with by the route of that HELLO. Leases of
-a worker that is gone are given back; those that may have started go on trial (rule `crashes`). What
-a joining worker holds is adopted, not repeated (rule `takeover`).
+Called by `leader` for each message of a worker and on each tick. Messages to a worker use the route
+of its HELLO. Leases of a lost worker are given back; requests that may have started go on trial
+(rule `crashes`). Requests that a joining worker already holds are adopted, not sent again (rule
+`takeover`).
 """
 
 from __future__ import annotations
@@ -59,9 +59,11 @@ class Membership:
 
     # ------------------------------------------------------------ coming
 
-    def speaks_for_itself(self, header: Header, route: bytes) -> bool:
-        """Whether a message comes over the line of the process that it names. What was published
-        has no route, and its sender was judged where it came in."""
+    def is_from_named_process(self, header: Header, route: bytes) -> bool:
+        """Return whether a message came over the connection of the process it names.
+
+        Published messages have no route; their sender was checked when they arrived.
+        """
         info = self._state.roster.find(header.source, header.incarnation)
         if info is None or header.kind == MessageKind.HELLO:
             return True
@@ -71,7 +73,7 @@ class Membership:
         self, header: Header, hello: Hello, route: bytes, now: float, effects: MasterEffects
     ) -> None:
         if not route:
-            effects.append(Note(NO_ROUTE, f"{header.source}: a HELLO that cannot be answered"))
+            effects.append(Note(NO_ROUTE, f"{header.source}: its HELLO has no valid route"))
             return
         state = self._state
         state.supervisor_heard(header.source, hello.life)
@@ -81,7 +83,7 @@ class Membership:
         if greeting is Greeting.OLD:
             return
         greets_again = same and greeting is Greeting.WELCOME
-        if worker is not None and greets_again and state.roster.greeted(worker, hello.heard):
+        if worker is not None and greets_again and state.roster.hello_reported(worker, hello.heard):
             self._note_deaf(worker, effects)
             greeting = Greeting.DEAF
         if worker is not None and greeting in (Greeting.ANEW, Greeting.DEAF):
@@ -101,8 +103,8 @@ class Membership:
             return
         stored = state.receiver.stream((header.source, header.incarnation)).committed
         if hello.acked > stored:
-            # The database lost acked results (a promoted copy was behind). Nobody has them any
-            # more, so the gap before its next result would never close: it must begin anew.
+            # The database lost acked results (a promoted copy was behind). The gap before the
+            # worker's next result can never close, so the worker must restart.
             effects.append(Note("store_behind", f"{header.source}: {hello.acked} > {stored}"))
             stale = Stale(STORE_BEHIND)
             effects.append(SendToWorker(header.source, header.incarnation, route, stale))
@@ -123,13 +125,13 @@ class Membership:
         self._welcome(info, effects, now)
 
     def _meet_drained(self, info: WorkerInfo, now: float, effects: MasterEffects) -> None:
-        """A drain holds for whatever process has the name, until a person starts the node anew."""
+        """Apply a stored drain to a joining worker, unless a person restarted its node."""
         state = self._state
         life = state.drains.get(info.id)
         info.drained = life is not None
         if life is None or not info.life or info.life == life:
             return
-        # Without a life the worker was away when it was drained: the first that is met counts.
+        # The worker was away when it was drained: keep the first life that it reports.
         on = life == 0
         effects.append(
             Execute(SetDrain(state.epoch, info.id, on=on, life=info.life, now=state.utc(now)))
@@ -149,10 +151,13 @@ class Membership:
         effects.append(to_worker(info, welcome))
 
     def _adopt(self, info: WorkerInfo, hello: Hello, now: float) -> None:
-        """What a worker holds stays with it, unless somebody else has it by now. It may start any
-        of it before the WELCOME comes; what it must not go on with by then it gives back."""
+        """Keep the requests that a joining worker holds, unless another worker has them.
+
+        The worker may start them before WELCOME arrives, and gives back those that WELCOME does not
+        list.
+        """
         state = self._state
-        # Results may overtake HELLO: what they settled is not held any more.
+        # Results may arrive before HELLO; their requests are settled.
         stream = state.receiver.stream((info.id, info.incarnation))
         settled = stream.received_after(hello.produced)
         by_host: dict[int, list[HeldLease]] = {}
@@ -181,7 +186,7 @@ class Membership:
         if state.is_lost(held_lease.epoch, url.seq):
             return
         if url.host not in state.planner.hosts:
-            return  # no queued request has this host: whatever it holds is settled
+            return  # no request of this host is queued, so this one is settled
         queued_row = state.frontier.remove(url.run, url.host, url.seq)
         state.planner.forget_trial(url.host, url.seq)
         row = queued_row or QueuedRow(
@@ -205,9 +210,9 @@ class Membership:
         state.planner.lease_adopted(info, row)
 
     def _await_results(self, info: WorkerInfo, hello: Hello, is_new: bool) -> None:
-        """What it has fetched and not yet delivered is not fetched again while it lives."""
+        """Do not fetch again what a living worker has fetched and not delivered yet."""
         state = self._state
-        epoch = 0 if is_new else state.epoch  # whom this leader does not know, others gave it
+        epoch = 0 if is_new else state.epoch  # an unknown worker got them from an earlier leader
         received = state.receiver.stream((info.id, info.incarnation)).received
         for number, run, host, seq in hello.reported:
             if state.is_lost(epoch, seq):
@@ -223,7 +228,7 @@ class Membership:
         state = self._state
         info = state.roster.process(header.source, header.incarnation)
         if info is None:
-            return  # there is no way to it; it greets when BEATs do not list it
+            return  # no route: the worker says HELLO when BEAT does not list it
         if not info.present or info.deaf or beat.hello > info.hello:
             effects.append(to_worker(info, Rehello("deaf" if info.deaf else "unknown", beat.hello)))
             return
@@ -236,12 +241,12 @@ class Membership:
             state.want_beat()
         state.roster.heartbeat(info, beat, now)
         if slept_s:
-            state.leases.slept(info, slept_s)
+            state.leases.extend_by_pause(info, slept_s)
         stream = state.receiver.stream((header.source, header.incarnation))
         held = {(epoch, n): started for epoch, n, started in beat.held}
         self._overdue.hear(info, held, now)
         info.unstarted = {token for token, started in held.items() if not started}
-        state.withdraw(state.forbidden(info, now), effects)
+        state.withdraw(state.forbidden_leases(info, now), effects)
         lost = state.leases.lost_on_the_way(
             info,
             held,
@@ -256,20 +261,20 @@ class Membership:
                 continue
             effects.append(Note(ASSIGNMENT_LOST, str(lease.row.seq)))
             state.give_back(lease)
-        if state.roster.reported(info, beat.heard, now):
+        if state.roster.heartbeat_reported(info, beat.heard, now):
             self._note_deaf(info, effects)
             effects.append(to_worker(info, Rehello("deaf", beat.hello)))
 
     def _note_deaf(self, info: WorkerInfo, effects: MasterEffects) -> None:
-        text = f"{info.id} is heard, but does not hear: {LOSSES_MOST} losses in a row"
-        effects.append(Note(WORKER_DEAF, f"{text}; its hosts go to others"))
+        text = f"{info.id} sends messages but receives none: {LOSSES_MOST} lost in a row"
+        effects.append(Note(WORKER_DEAF, f"{text}; its hosts move to other workers"))
 
     def accept(self, header: Header, accept: Accept, now: float) -> None:
         info = self._state.roster.find(header.source, header.incarnation)
         if info is not None:
             self._state.roster.hear(info, now)
             for host, revision in accept.grants:
-                self._state.planner.granter.confirmed(info.name, host, revision, now)
+                self._state.planner.granter.confirm(info.name, host, revision, now)
 
     def reject(self, header: Header, reject: Reject, now: float, effects: MasterEffects) -> None:
         state = self._state
@@ -294,7 +299,7 @@ class Membership:
                 info.lacks[lease.row.run] = rejection.lacks
                 state.planner.worker_lacks(lease.row.run)
             pause = 0.0 if reason in (DRAINING, WITHDRAWN) else now + REJECT_PAUSE_S
-            state.planner.taken_back(lease.row.host)
+            state.planner.take_back_start(lease.row.host)
             state.give_back(lease, pause)
 
     # ------------------------------------------------------------ going
@@ -309,13 +314,13 @@ class Membership:
     def tick(self, now: float, effects: MasterEffects) -> None:
         for info in self._state.roster.tick(now):
             effects.append(Note(WORKER_LOST, info.id))
-            blame = not info.deaf  # one that only does not hear has not crashed
-            # First what it may still be running, then its leases: the leases tell how much.
+            blame = not info.deaf  # a deaf worker has not crashed
+            # The planner first: it counts the leases to know what may still run.
             self._state.planner.process_lost(info.name, info.heard_at + PERMISSION_S)
             self._release(info, now, effects, blame)
 
     def _gone(self, info: WorkerInfo, now: float, effects: MasterEffects, blame: bool) -> None:
-        """The process is certainly dead: its hosts are free at once."""
+        """Free the hosts of a process that is certainly dead."""
         self._state.planner.process_gone(info.name, now)
         self._release(info, now, effects, blame)
 
@@ -338,7 +343,7 @@ class Membership:
     def _put_on_trial(
         self, row: QueuedRow, again: bool, was_alone: bool, now: float, effects: MasterEffects
     ) -> None:
-        """A crash blames nobody by itself; only a crash with one alone counts against it."""
+        """Put a request on trial; only a crash with this request alone counts against it."""
         state = self._state
         if was_alone:
             row = msgspec.structs.replace(row, crashes=row.crashes + 1)

@@ -1,7 +1,7 @@
-"""Leases that heartbeats renew far beyond the time that an attempt can take.
+"""Recall leases that last far longer than an attempt can take.
 
-A part of the leader. A worker that has lost an attempt (a bug, its own or a library's) holds the
-request for ever: its heartbeats say that it runs. What becomes of such a lease:
+A part of the leader. A worker that lost an attempt by a bug would hold the request forever,
+because its heartbeats say that it runs. The states of such a lease:
 
 | state       | event                                         | next                               |
 |-------------|-----------------------------------------------|------------------------------------|
@@ -18,14 +18,13 @@ request for ever: its heartbeats say that it runs. What becomes of such a lease:
 | taken back  | it has none                                   | ends dead: `attempt_overdue`       |
 | any         | its worker is gone, its run ends              | as every other lease               |
 
-A *stray* is an attempt that a worker says it runs and that the leader has no lease for: its worker
-was lost and came back, and another one had the request meanwhile. It ends by itself, unless it was
-lost too: then it would use up a slot and its host's concurrency for ever. A stray that is as old is
-cancelled as well, and nothing else becomes of it.
+A *stray* is an attempt that a worker runs although the leader has no lease for it: the worker was
+lost and came back, and another worker got the request meanwhile. Usually it ends by itself. An old
+stray is cancelled, because it uses a slot and its host's concurrency.
 
-Nothing is leased again before the worker has said that it let go, so no host gets two requests for
-one. A result that comes later still meets rule `leases`: it counts unless a newer attempt is known.
-A new leader counts from its takeover on.
+A request is leased again only after the worker reported that it gave it up, so that no host gets it
+twice. A late result counts unless a newer attempt exists (rule `leases`). A new leader measures
+from its takeover.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class OverdueLeases:
         slept = self._look_at and now - self._look_at > LOOK_S
         self._look_at = now + LOOK_S
         if slept:
-            return  # this master did: heartbeats that wait tell it first what has ended meanwhile
+            return  # this master was paused: first handle the heartbeats that wait
         for lease in self._state.leases.by_seq.values():
             if lease.started_at is not None and not lease.received and self._is_due(lease, now):
                 self._recall(lease, now, effects)
@@ -67,7 +66,7 @@ class OverdueLeases:
                 self._recall_strays(worker, now, effects)
 
     def hear(self, worker: WorkerInfo, held: Mapping[Token, bool], now: float) -> None:
-        """A heartbeat says what its worker holds, and what of it has started."""
+        """Note strays: requests that a worker runs without a lease."""
         leases = self._state.leases.by_worker.get(worker.name, {}).values()
         tokens = {lease.token for lease in leases}
         strays = [token for token, started in held.items() if started and token not in tokens]
@@ -82,8 +81,8 @@ class OverdueLeases:
         )
         due = [token for token, since in worker.strays.items() if now - since > patience_s]
         if due:
-            text = f"{worker.id} says for {patience_s:.0f} s that it fetches what nobody asked for"
-            effects.append(Note("stray_attempt", f"{text}: {len(due)} requests"))
+            text = f"{worker.id}: cancelled {len(due)} requests without a lease"
+            effects.append(Note("stray_attempt", f"{text}, running for {patience_s:.0f} s"))
             effects.append(to_worker(worker, Cancel([], due)))
             again = dict.fromkeys(due, now - patience_s + AGAIN_S)
             worker.strays = {**worker.strays, **again}
@@ -96,7 +95,7 @@ class OverdueLeases:
         if active is None or lease.started_at is None:
             return False
         if now - lease.worker.heard_at > FRESH_S:
-            return False  # what it says was true a while ago; the next heartbeat may say otherwise
+            return False  # its last heartbeat is old: wait for the next one
         since = lease.started_at if host is None else max(lease.started_at, host.waits_until)
         return now - since > longest_attempt_s(active.spec, host, lease.worker.vitals.slots)
 
@@ -105,14 +104,16 @@ class OverdueLeases:
         if lease.recalled_at is None:
             state.count("leases_overdue")
             age_s = now - (lease.started_at or now)
-            text = f"{lease.worker.id} says for {age_s:.0f} s that it fetches {lease.row.url}"
+            text = (
+                f"{lease.worker.id} has been fetching {lease.row.url} for {age_s:.0f} s; cancelled"
+            )
             run = lease.row.run
             effects.append(Note("lease_overdue", f"run {run}: {text}", run))
         lease.recalled_at = now
         effects.append(to_worker(lease.worker, Cancel([], [lease.token])))
 
     def take_back(self, lease: Lease, effects: MasterEffects) -> None:
-        """Its worker has let go of it: it counts as a failed attempt."""
+        """Count a failed attempt, because its worker gave the request up."""
         state, row = self._state, lease.row
         active = state.runs.get(row.run)
         lease.row = msgspec.structs.replace(row, attempts=row.attempts + 1)

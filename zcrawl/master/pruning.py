@@ -1,29 +1,30 @@
-"""What the database may forget: watermarks of worker processes that are long gone, and answers to
-clients that nobody asks for any more. Without it both grow for as long as a cluster lives.
+"""Delete old rows: watermarks of worker processes that are long gone, and old answers to clients.
 
-A watermark says which results of one process (worker, incarnation) are committed. It may go when
-- the process is not here: it is not present in the roster, and this leader has led for so long that
-  every process that lives has said HELLO;
-- nothing of it is under way: all that was received is committed, nothing came early;
-- it has not moved for a day, by the database's clock. Nothing of a silent process counts for longer
-  than the stored lease plus its longest attempt, a fraction of a minute, so whatever it held was
-  given to others long ago.
+Otherwise both would grow as long as the cluster exists.
 
-What if it comes back after all, from a sleep of more than a day?
-- It knows of acked results: its HELLO knows more than the database, it is told `store_behind` and
-  ends, and its next result cannot close the gap to number 1. Nothing is applied.
-- It knows of none, because every ack was lost: its results are judged by their requests. Those that
-  are final stay as they are (G3): no page and no item can come twice.
+A watermark says which results of one process (worker, incarnation) are committed.
+It may be deleted when
+- the process is gone: it is not in the roster, and this leader has led for so long that every
+  living process has said HELLO;
+- no result of it is in progress: all that were received are committed;
+- it has not moved for a day, by the database's clock. A silent process loses its
+  requests after the stored lease and its longest attempt, less than a minute.
 
-The order matters: the leader forgets the stream first, then the database does. So no result of it
-is ever planned on a watermark that the database has lost.
+If it comes back after more than a day:
+- If it knows of acked results, its HELLO reports more than the database has. It gets `store_behind`
+  and ends. Nothing is applied.
+- If all acks were lost, its results are checked against their requests. Final requests do not
+  change (G3), so no page and no item is stored twice.
+
+The order matters: the leader forgets the stream first, then the database does. So
+no result is planned with a watermark that the database no longer has.
 
 Answers are kept for a week, by the same clock. A client gives up after 20 seconds and a follower
 hands a request on at once, so a copy that comes later can only have waited in a process that was
 stopped for a week.
 
-First a minute after takeover, then every hour; a few rows in a transaction, a second apart, so that
-it holds up nobody's results. A part of the leader.
+It runs a minute after takeover and then every hour, with a few rows in each transaction and a pause
+after each, so that it does not delay results. A part of the leader.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from zcrawl.store.commands import Forget, Forgotten
 
 WATERMARKS_KEPT_S: Final = 86_400.0
 ANSWERS_KEPT_S: Final = 7 * 86_400.0
-FIRST_S: Final = 60.0  # after takeover: whoever lives has said HELLO
+FIRST_S: Final = 60.0  # after takeover: all living workers have said HELLO
 EVERY_S: Final = 3_600.0
 PAUSE_S: Final = 1.0  # between two transactions
 STREAMS: Final = 100  # in one of them: each is a statement
@@ -66,7 +67,7 @@ class Pruning:
         self._next_at = now + (PAUSE_S if more else EVERY_S)
 
     def _take_old(self, before: float) -> tuple[StreamKey, ...]:
-        """Streams that may go; they are gone from memory now."""
+        """Remove old streams from memory and return them."""
         streams = self._state.receiver.streams
         old = [
             key

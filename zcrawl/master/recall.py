@@ -1,12 +1,12 @@
-"""Recalling: a run of a job that remembers its pages starts from them too, not only from seeds.
+"""Recall: start a run also from the pages that its job fetched in earlier runs.
 
-A part of the leader. A page that has not changed shows no links, so whatever the job knows has to
-be admitted by itself: a chunk is read, what is out of the run's scope is left out, the rest is
-admitted in one transaction that also stores how far the run has come. So memory holds one chunk,
-a leader that dies leaves the rest to the next one, and a repeat changes nothing.
+A part of the leader. A page that did not change shows no links, so all pages of earlier runs are
+admitted: a chunk is read, pages out of scope are left out, and the others are admitted in one
+transaction that also stores the position. So memory holds one chunk, the next leader continues
+after a crash, and a repeated chunk changes nothing.
 
-The scope's expressions run here, in the leader: of a chunk as many pages are looked at as take
-MAX_STEPS in the worst case, so that no scope and no URL hold the leader up.
+The regular expressions of the scope run here, in the leader. MAX_STEPS limits how many pages of a
+chunk are checked, so that no scope and no URL can block the leader.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_STEPS: Final = 100_000_000  # instructions × bytes: 0.7 s in RE2's worst ca
 class Recall:
     def __init__(self, state: LeaderState) -> None:
         self._state = state
-        self._busy: int | None = None  # the run that a chunk is under way for
+        self._busy: int | None = None  # the run whose chunk is being read or admitted
         self._not_before = 0.0
 
     def tick(self, now: float, effects: MasterEffects) -> None:
@@ -42,9 +42,9 @@ class Recall:
             return
         for run in state.recalls:
             active = state.runs.active[run]
-            # What an earlier run left queued is remembered when it is swept.
+            # Queued pages of an earlier run count only after its sweep.
             if not active.rules.are_known:
-                continue  # it waits for a master that can make its keys
+                continue  # this master cannot compute its URL keys
             if active.row.job not in state.sweeps.values() and active.row.recall is not None:
                 self._busy = run
                 query = ReadKnown(active.row.job, active.row.recall, CHUNK)
@@ -52,10 +52,10 @@ class Recall:
                 return
 
     def _tag(self, run: int) -> str:
-        """Unlike those of an earlier epoch of this process."""
+        """Return a tag that no earlier epoch of this process used."""
         return f"recall.{self._state.epoch}.{run}"
 
-    def found(
+    def read_done(
         self,
         query: ReadKnown,
         tag: str,
@@ -63,6 +63,7 @@ class Recall:
         now: float,
         effects: MasterEffects,
     ) -> None:
+        """Admit the pages of a chunk that are in scope."""
         run = self._busy
         if run is None or tag != self._tag(run):
             return
@@ -76,7 +77,8 @@ class Recall:
         inside = [page for page in rows if scope.verdict(page.url, page.depth) is None]
         links, lost = _links(inside, active.rules)
         if lost:
-            text = f"run {run}: {lost} pages of earlier runs have no URL under its rules"
+            why = "their URLs are not valid under its rules"
+            text = f"run {run}: {lost} pages of earlier runs are left out: {why}"
             effects.append(Note("recall_dropped", text, run))
         last = len(known_pages.rows) < query.limit and len(rows) == len(known_pages.rows)
         upto = query.after if last else rows[-1].id
@@ -90,7 +92,7 @@ class Recall:
             self._busy, self._not_before = None, now + AGAIN_S
 
     def admitted(self, done: KnownAdmitted, now: float, effects: MasterEffects) -> bool:
-        """True when the store says more than memory knows: reload."""
+        """Continue with the next chunk; return True if memory must be reloaded."""
         self._busy = None
         if done.row is None:
             return False
@@ -99,18 +101,20 @@ class Recall:
             self._state.admit(done.admitted, done.hosts, now)
             if done.row.recalled and not done.repeated:
                 run = done.row.id
-                effects.append(Note("recalled", f"run {run} has all that its job knows", run))
+                effects.append(
+                    Note("recalled", f"run {run} has admitted all pages of earlier runs", run)
+                )
         return done.repeated  # its rows were admitted by a commit whose answer was lost
 
 
 @functools.lru_cache(maxsize=8)
 def _scope(scope: Scope, seed_hosts: tuple[str, ...]) -> ScopeFilter:
-    """Compiled once for all chunks of a run."""
+    """Compile the scope of a run once for all its chunks."""
     return ScopeFilter(scope, frozenset(seed_hosts))
 
 
 def _affordable(rows: list[KnownRow], cost: int) -> list[KnownRow]:
-    """The first rows that one chunk may look at; one at least."""
+    """Return the first rows that one chunk may check; at least one."""
     steps = 0
     for count, row in enumerate(rows):
         steps += len(row.url) * cost
@@ -120,8 +124,10 @@ def _affordable(rows: list[KnownRow], cost: int) -> list[KnownRow]:
 
 
 def _links(rows: list[KnownRow], rules: CanonicalRules) -> tuple[tuple[NewLink, ...], int]:
-    """Under the rules of the run that recalls them: an earlier run may have had others, and a key
-    of those would bring a page into this run twice. Also how many cannot be recalled."""
+    """Return the links to admit under the rules of this run, and how many are not valid.
+
+    An earlier run may have had other rules; with their keys a page could be in this run twice.
+    """
     links: dict[bytes, NewLink] = {}
     lost = 0
     for row in rows:

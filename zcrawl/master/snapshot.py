@@ -1,6 +1,6 @@
-"""The leader's state as one `ClusterSnapshot` a second, for consoles, displays and `nodes`.
+"""Build one `ClusterSnapshot` per second from the leader's state, for consoles and `nodes`.
 
-Pure reading: whoever shows something about the cluster reads only this.
+It only reads. Everything that shows the cluster uses this snapshot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zcrawl.telemetry.views import LiveRun, run_view
 
 MOST_WORKERS: Final = 1_000
 MOST_RUNS: Final = 500
-MOST_HOSTS: Final = 1_000  # that are looked at for what a run waits for
+MOST_HOSTS: Final = 1_000  # hosts that are checked for why a run waits
 NO_WORKER: Final = (
     "waiting: no worker is here that takes work; start one (zcrawl worker), or undrain one "
     "(zcrawl nodes lists them)"
@@ -69,8 +69,7 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> ClusterSnapsho
 
 
 def published(whole: ClusterSnapshot) -> PublishedSnapshot:
-    """What goes out to all, once a second: of very many workers or runs the first ones, and how
-    many there are. Whoever runs in this process has them all."""
+    """Shorten the snapshot for messages: the first workers and runs, and their total counts."""
     shown = {str(run.run) for run in whole.runs[:MOST_RUNS]}
     fields = msgspec.structs.asdict(whole) | {
         "workers": whole.workers[:MOST_WORKERS],
@@ -131,15 +130,16 @@ def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
 
 
 def waiting(state: LeaderState, run: int, now: float) -> str:
-    """Return why a run cannot go on: no worker has what it needs, it lacks a right, or its hosts
-    cannot be asked now. Empty: it can."""
+    """Return why a run cannot continue; empty: it can.
+
+    No worker has what it needs, the masters do not allow it, or its hosts cannot be fetched now.
+    """
     active = state.runs.active.get(run)
     return "" if active is None else active.waits or waiting_runs(state, now).get(run, "")
 
 
 def lacking_runs(state: LeaderState) -> dict[int, str]:
-    """Return the runs that no live worker can work for, each with what is not installed. One look
-    at each worker, and not one for each run: most lack nothing."""
+    """Return the runs for which every worker lacks a spider or plugin, and its name."""
     usable = 0
     lacking: dict[int, list[str]] = {}
     for info in state.roster.workers.values():
@@ -151,7 +151,7 @@ def lacking_runs(state: LeaderState) -> dict[int, str]:
 
 
 def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
-    """Return what runs wait for that lack no right."""
+    """Return why runs wait, without those that lack a right."""
     waits = {
         run: f"waiting: no live worker has {what} yet" for run, what in lacking_runs(state).items()
     }
@@ -164,8 +164,10 @@ def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
 
 
 def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int, str]:
-    """Return the runs of which nothing is in flight because of their hosts, each with what the
-    first of them waits for. A run with a host that is only paced is not held up."""
+    """Return runs with nothing in flight because of their hosts, with the first host's reason.
+
+    A run with a host that only waits for its pace is not held up.
+    """
     idle = {
         run
         for run, active in state.runs.active.items()

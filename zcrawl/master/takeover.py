@@ -1,22 +1,21 @@
-"""What a new leader takes over, what it refuses to run, and how it hears of the next one.
+"""What a new leader inherits, which runs it ends, and how it learns of a newer leader.
 
-**Grants** of the predecessor, once, when the leader is made. The hosts that were granted are owned
-by somebody who lives, or by somebody who just left: nobody else may ask there before the longest
-attempt that a worker could still be making is over. Also when it is over, because nobody led for
-long, their owners may live and hold pages and results: they are waited for until GREETING_S after
-the first BEAT, by which they learn who leads. An owner that greets earlier goes on at once; a host
-without a stored owner does not wait.
+**Grants** of the previous leader, once, when the leader is made. The owners of granted hosts may
+still be alive or may just have left, so no other worker may fetch there until the longest possible
+attempt is over. Even then, their owners may hold pages and results, so the leader waits until
+GREETING_S after its first BEAT. An owner that says HELLO earlier continues at once; a host without
+a stored owner does not wait.
 
-**Refusals.** Runs whose stored spec this version does not run are ended, with the reason.
-`dispatch.runs` finds them when it loads a run; nothing of them is dispatched.
-They end as cancelled; `zcrawl job` shows the reason, the job's definition and pages stay. The
-command is repeated until the run is gone from memory: ending a run twice changes nothing.
+**Refusals.** Runs whose stored spec this version cannot run are ended, with the reason.
+`dispatch.runs` finds them when it loads a run, and none of their requests is sent. They end as
+cancelled, `zcrawl job` shows the reason, and the job's definition and pages stay. The command is
+repeated until the run is gone from memory; ending a run twice changes nothing.
 
-**Epoch hints.** A message has a higher epoch: has somebody else taken over, or is that only said? A
-master that says so is believed: it holds the masters' key. Everybody else
-(workers, clients) gives a hint, and the database decides: it is asked at most once a second, and
-only a higher stored epoch ends leadership. So a worker's key cannot depose a leader. Waiting for
-the answer is harmless: whoever was replaced is stopped by the store (G4). Pure.
+**Epoch hints.** A message with a higher epoch may mean that another master took over. If a master
+sent it, it is accepted, because the sender has the masters' key. If a worker or client sent it, the
+database is asked, at most once a second, and only a higher stored epoch ends leadership. So nobody
+can depose a leader with a worker's key. Waiting for the answer is safe, because the store refuses
+commits of a leader that was replaced (G4). Pure.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ from zcrawl.store.commands import ChangeRun, Loaded
 from zcrawl.store.queries import ReadEpoch, StoredEpoch
 
 LEASE_S = 20.0  # how far ahead the stored lease reaches
-GREETING_S = 3.0  # a worker that lives and hears the first BEAT has greeted by then
+GREETING_S = 3.0  # time for living workers to say HELLO after the first BEAT
 
 
 def inherit(state: LeaderState, loaded: Loaded, *, alone: bool, now: float) -> None:
-    """`alone`: all workers ended with the predecessor, so only their last starts count."""
-    if any(host.owners for host in loaded.hosts):  # somebody led before, or this process did
+    """Apply the grants of the previous leader. `alone`: its workers ended with it."""
+    if any(host.owners for host in loaded.hosts):  # there was a leader before
         state.planner.groups.began = now
-    # No lease reaches further ahead than this, unless a clock was set back since.
+    # A lease further ahead can only come from a clock that was set back.
     lease_until = min(loaded.lease_until - state.clock_offset, now + LEASE_S)
     last_start_at = min(now, lease_until)
     if alone:
         for host in loaded.hosts:
             if host.owners:
-                state.planner.granter.assume_a_start(host.id, last_start_at)
+                state.planner.granter.assume_start(host.id, last_start_at)
         return
     longest = max(
         (active_run.spec.fetch.timeout for active_run in state.runs.active.values()), default=20.0
@@ -57,7 +56,7 @@ def inherit(state: LeaderState, loaded: Loaded, *, alone: bool, now: float) -> N
             state.planner.granter.inherit(host, over_at, max(over_at, now + GREETING_S))
 
 
-REQUEST: Final = "refusal"  # the commands' own: no client waits for the answer
+REQUEST: Final = "refusal"  # id of these commands: no client waits for the answer
 AGAIN_S: Final = 5.0
 
 
@@ -91,13 +90,15 @@ class EpochHints:
         self._check_at = float("-inf")  # not before
         self._checking = False
 
-    def heard(self, header: Header, by_master: bool, now: float, effects: MasterEffects) -> None:
-        """A message with a higher epoch. Its sender repeats it if it is true."""
+    def higher_epoch_heard(
+        self, header: Header, by_master: bool, now: float, effects: MasterEffects
+    ) -> None:
+        """Check a message with a higher epoch; its sender repeats it if it is true."""
         if by_master:
             effects.append(StepDown(f"{header.source} leads in epoch {header.epoch}"))
         elif not self._checking and now >= self._check_at:
             self._checking, self._check_at = True, now + CHECK_AGAIN_S
-            text = f"{header.source} speaks of epoch {header.epoch}, this is {self._epoch}"
+            text = f"{header.source} uses epoch {header.epoch}, this leader has {self._epoch}"
             effects.append(Note(HIGHER_EPOCH_HEARD, f"{text}: asking the database"))
             effects.append(Ask(ReadEpoch(), f"epoch {self._epoch}"))
 
@@ -107,6 +108,6 @@ class EpochHints:
             effects.append(StepDown(f"the database holds epoch {answer.epoch}"))
 
     def failed(self, error: StoreError, effects: MasterEffects) -> None:
-        """The next hint asks again."""
+        """Ignore the error: the next hint starts a new query."""
         self._checking = False
         effects.append(Note(EPOCH_CHECK_FAILED, f"{error.code}: {error}"))

@@ -1,10 +1,8 @@
-"""What the leader remembers for those who watch: events, what other nodes logged, failures in
-groups, a history.
+"""The leader's memory for displays: events, log lines of other nodes, failures, history.
 
-A part of the leader's memory; nothing decides by it, and all of it has a fixed size. It starts
-empty at takeover. Filled by commits (one call for each settled request), by the notes that the
-machines make anyway and by the LINES of workers and other masters; read by `desk.views` and told in
-EVENT messages.
+A part of the leader's memory. No decision depends on it, and all of it has a fixed size. It starts
+empty at takeover. Commits, notes of the machines, and log lines of other nodes fill it;
+`desk.views` and EVENT messages show it.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from zcrawl.telemetry.history import History, Second, Trends
 
 EVENTS_KEPT: Final = 2_000
 GROUPS_KEPT: Final = 5_000
-EVENTS_PER_NAME_S: Final = 5  # more of one kind within a second are counted, not told
-LINES_KEPT: Final = 2_000  # of all other nodes; they push out none of the leader's own
+EVENTS_PER_NAME_S: Final = 5  # more of one name in a second are only counted
+LINES_KEPT: Final = 2_000  # of all other nodes, apart from the leader's own
 LINES_S: Final = 200  # of all other nodes in a second, however many they are
 TEXT_MOST: Final = 500
 
 
 class FailureGroup(msgspec.Struct):
-    """Requests that failed for good, of one run and host, for one reason."""
+    """Failed requests of one run and host with the same reason."""
 
     count: int = 0
     status: int = 0
@@ -54,8 +52,8 @@ class Watch:
 
     # ------------------------------------------------------------ events
 
-    def tell(self, effects: MasterEffects, utc: float) -> None:
-        """Notes become EVENTs, a few of a kind in a second."""
+    def publish_notes(self, effects: MasterEffects, utc: float) -> None:
+        """Turn notes into EVENT messages, a few of each name per second."""
         events: MasterEffects = []
         for effect in effects:
             if isinstance(effect, Note):
@@ -73,8 +71,8 @@ class Watch:
         self.events.append(fields)
         return Event(name, fields)
 
-    def hear(self, source: str, lines: LogRecords, utc: float, effects: MasterEffects) -> None:
-        """What another node, or this process besides its notes, has logged."""
+    def add_lines(self, source: str, lines: LogRecords, utc: float, effects: MasterEffects) -> None:
+        """Keep log lines of another node, or of this process."""
         for line in lines.lines:
             self._heard += 1
             if self._heard > LINES_S:
@@ -138,7 +136,7 @@ class Watch:
     # ------------------------------------------------------------ time
 
     def sample(self, now: float, utc: float, queued: int, in_flight: int) -> None:
-        """Once a second: what was counted becomes a point of the history."""
+        """Add a point to the history, once a second."""
         for name, number in list(self._told.items()):
             if number > EVENTS_PER_NAME_S:
                 text = f"{number - EVENTS_PER_NAME_S} more {name}"

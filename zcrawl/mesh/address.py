@@ -1,7 +1,7 @@
-"""What an endpoint's text says: its transport, its host, and who can reach it. Pure.
+"""Parse endpoints: transport, host, and whether other machines can reach it. Pure.
 
-Called before a socket is bound or connected. libzmq takes a port of 99999 and binds another one
-without a word, so ports are checked here.
+Called before a socket is bound or connected. libzmq accepts port 99999 and silently binds
+another one, so ports are checked here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TcpAddress(msgspec.Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Certainly not reachable from another machine. A name other than localhost may be."""
+        """Whether no other machine can reach it for certain."""
         if self.host.lower() == "localhost":
             return True
         try:
@@ -52,7 +52,7 @@ class TcpAddress(msgspec.Struct, frozen=True):
 
 
 def parse_endpoint(text: str) -> TcpAddress | None:
-    """The address of a TCP endpoint, None for a local one (ipc, inproc)."""
+    """Parse a TCP endpoint; None for a local one (ipc, inproc)."""
     if text.startswith(("ipc://", "inproc://")) and not text.endswith("://"):
         return None
     match = _TCP.fullmatch(text)
@@ -67,7 +67,7 @@ def parse_endpoint(text: str) -> TcpAddress | None:
 
 
 def _is_host(host: str) -> bool:
-    """What stands in brackets must be an IPv6 address: `host:port` would end up there too."""
+    """Return whether a host is valid; in brackets only an IPv6 address is."""
     if not host.startswith("["):
         return True
     try:
@@ -78,7 +78,7 @@ def _is_host(host: str) -> bool:
 
 
 def advertised(bound: Endpoints, host: str) -> Endpoints:
-    """Where others reach a master that is bound to all of its machine's addresses."""
+    """Return where others reach a master that is bound to all addresses of its machine."""
 
     def reachable(text: str) -> str:
         address = parse_endpoint(text)

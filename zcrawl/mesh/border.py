@@ -1,4 +1,4 @@
-"""What a master lets through its two open sockets: decided before a body is decoded. Pure.
+"""Check messages at the two open sockets of a master, before their bodies are decoded. Pure.
 
     frame ──sender known?──▶ kind may arrive here from its roles? ──▶ body short enough for it?
           ──▶ worker kinds: is the name its own? ──▶ requests: within its rate? ──▶ machine
@@ -12,9 +12,9 @@ master's word for a forwarded request is taken; memory is bounded by the number 
 
 How often a master answers subscriptions: all of them together, at most once in 100 ms. Pure.
 
-A new subscriber gets the last BEAT at once instead of in a second. That answer goes to everybody
-who subscribes to beats, so without a limit whoever subscribes a thousand times sends a thousand
-messages to each of the others.
+A new subscriber gets the last BEAT at once instead of in a second. The answer goes to all
+subscribers of beats, so without a limit a peer that subscribes a thousand times would cause a
+thousand messages to each of the others.
 
     idle ──want──▶ sent now ──want within 100 ms──▶ planned (one answer for all who come) ──▶ idle
 """
@@ -58,7 +58,7 @@ NAMES_KEPT: Final = 1_000  # of one key, whether it may use them
 NAME_MOST: Final = 255  # characters of a worker's id
 BUCKETS_KEPT: Final = 10_000
 LOG_S: Final = 1.0  # between two lines about one key and event
-TRY_AGAIN_S: Final = 0.5  # what a client is told that asked too often
+TRY_AGAIN_S: Final = 0.5  # the wait that a too fast client is given
 
 
 class Refusal(enum.Enum):
@@ -71,14 +71,14 @@ class Refusal(enum.Enum):
 
 
 class Allowance(msgspec.Struct, frozen=True):
-    """A rate, and how much of it may come at once."""
+    """A rate, and how much of it may be used in a burst."""
 
     per_s: float
     burst: float
 
 
-# A console asks a few questions a second, `submit` streams 1,000 seeds in each request, and people
-# share keys. A pool of workers that shares one key asks where the masters are.
+# A console sends a few requests a second, `submit` sends 1,000 seeds in each request, and people
+# share keys. Workers that share one key request the list of masters.
 REQUESTS: Final[Mapping[KeyRole, Allowance]] = {
     KeyRole.OPERATOR: Allowance(200, 1_000),
     KeyRole.VIEWER: Allowance(50, 50),
@@ -89,7 +89,7 @@ REFUSALS: Final = Allowance(20, 50)  # answers to what was refused, for each key
 # them a second, within a viewer's rate, cost it its epoch.
 ANSWER_BYTES: Final = 20_000
 DEBT_MOST: Final = 1_000.0  # requests
-ROUTES_KEPT: Final = 10_000  # of those who asked last
+ROUTES_KEPT: Final = 10_000  # the most recent ones
 
 
 class Buckets:
@@ -119,12 +119,12 @@ class Buckets:
 
 
 class Sender:
-    """One key, as the border sees it: what may arrive from it, and under which names."""
+    """One key: which messages it may send, and under which names."""
 
     def __init__(
         self, key: str, name: str, roles: frozenset[KeyRole], allowed: AllowedKey | None = None
     ) -> None:
-        """`allowed` is the key's line in the list. None: any name is its own."""
+        """`allowed` is the key's line in the list. None: it may use any name."""
         self.key, self.name, self.roles, self.allowed = key, name, roles, allowed
         self.most: dict[Channel, dict[int, int]] = {
             channel: {kind: body_most(kind, roles) for kind in kinds_on(channel, roles)}
@@ -139,7 +139,8 @@ class Sender:
         return next((role for role in ranked if role in self.roles), KeyRole.VIEWER)
 
     def owns(self, worker: str) -> bool:
-        """Return whether it may speak as this worker. Remembered: every result asks."""
+        """Return whether it may send messages of this worker. Cached, because every result needs
+        it."""
         if self.allowed is None:
             return True
         owned = self._names.get(worker)
@@ -151,7 +152,7 @@ class Sender:
         return owned
 
     def text(self) -> str:
-        """For people: `worker w1`, `viewer ann`, `worker,operator bob`."""
+        """Describe it for people: `worker w1`, `viewer ann`, `worker,operator bob`."""
         if not self.roles:
             return f"a key that is no longer in the list ({self.key})"
         if self.roles is ANYBODY:
@@ -166,16 +167,16 @@ class Border:
     """The senders by their keys, and the limits of each."""
 
     def __init__(self, server: str = "") -> None:
-        """`server` is the masters' public key; empty: there are no keys, and everybody is LOCAL."""
+        """`server` is the masters' public key; empty: no keys, and every sender is LOCAL."""
         self._server = server
         self._senders: dict[str, Sender] = {}
         self._requests, self._refusals = Buckets(), Buckets()
         self._logged: dict[tuple[str, Refusal], float] = {}
-        self._askers: dict[bytes, str] = {}  # route → key, of those whose answers are counted
+        self._askers: dict[bytes, str] = {}  # route → key whose answers are counted
         self.allow({})
 
     def allow(self, allowed: Mapping[str, AllowedKey]) -> None:
-        """From the next message on, also of those who are connected."""
+        """Use these keys from the next message on, also for connected peers."""
         self._senders = {
             key: Sender(key, allowed_key.name, allowed_key.roles, allowed_key)
             for key, allowed_key in allowed.items()
@@ -185,9 +186,9 @@ class Border:
             self._senders[self._server] = masters
 
     def sender(self, key: str) -> Sender:
-        """Whose key it is. One that was taken off the list may send nothing."""
+        """Return the sender of a key; a removed key may send nothing."""
         sender = self._senders.get(key)
-        if sender is None:  # kept too: only keys that were listed once come this far
+        if sender is None:  # cached as well: only keys that were listed once connect
             sender = self._senders[key] = Sender(key, "", frozenset())
         return sender
 
@@ -196,7 +197,7 @@ class Border:
     def refusal(
         self, sender: Sender, channel: Channel, header: Header, length: int
     ) -> Refusal | None:
-        """Why this message is not let through, None if it is. Called for every one of them."""
+        """Return why this message is refused, None if it is not. Called for every message."""
         most = sender.most[channel].get(header.kind)
         if most is None:
             return Refusal.KIND
@@ -212,8 +213,8 @@ class Border:
             return True
         return self._requests.take(sender.key, REQUESTS[sender.request_role], now)
 
-    def asks(self, sender: Sender, route: bytes) -> None:
-        """A request of it is let in; the answer goes back by this route."""
+    def expect_answer(self, sender: Sender, route: bytes) -> None:
+        """Remember the route of an accepted request, to count its answer."""
         if sender is LOCAL or KeyRole.MASTER in sender.roles:
             return
         self._askers.pop(route, None)
@@ -222,7 +223,7 @@ class Border:
             del self._askers[next(iter(self._askers))]
 
     def answered(self, route: bytes, size: int) -> None:
-        """An answer of this many bytes goes out: what it is more than short counts as requests."""
+        """Count an answer: more bytes than a short answer count as extra requests."""
         key = self._askers.get(route)
         if key is not None and size > ANSWER_BYTES:
             self._requests.charge(key, size / ANSWER_BYTES, DEBT_MOST)
@@ -244,8 +245,8 @@ class Border:
 def mark(request: ClientRequest, sender: Sender) -> ClientRequest:
     """Put the key's name and role on a request, in place of what its client wrote there.
 
-    A master's forwarded request keeps what the first master established. Without keys there is no
-    name but the client's own word.
+    A request that a master forwarded keeps what the first master wrote. Without keys, only the name
+    that the client sent is known.
     """
     if sender is LOCAL or (KeyRole.MASTER in sender.roles and request.forwarded):
         return request
@@ -264,7 +265,7 @@ def mark(request: ClientRequest, sender: Sender) -> ClientRequest:
 
 
 def describe(refusal: Refusal, sender: Sender, channel: Channel, header: Header, size: int) -> str:
-    """For the master's log: who sent what, and what to do."""
+    """Describe a refusal for the master's log: sender, message, and what to do."""
     kind = MessageKind(header.kind).name
     who = sender.text()
     if refusal is Refusal.NAME:
@@ -272,12 +273,12 @@ def describe(refusal: Refusal, sender: Sender, channel: Channel, header: Header,
     if refusal is Refusal.SIZE:
         return f"{who}: {kind} of {size} bytes; at most {sender.most[channel][header.kind]}"
     if refusal is Refusal.RATE:
-        return f"{who} asks too often"
+        return f"{who} sends requests too fast"
     return f"{who}: {kind} on the {channel.value} socket"
 
 
 def worker_advice(sender: Sender, worker: str) -> str:
-    """For a worker that is refused: why, and how to let it in."""
+    """Describe for a refused worker why, and how to allow it."""
     shown = repr(worker[:100])
     if sender.allowed is None:
         return f"the worker {shown} is refused: its key is no longer in the masters' list"

@@ -5,11 +5,11 @@ a good header comes back as `BadBody`, because a numbered result must be consume
 
 Headers and bodies are written and read by msgspec, which validates while it reads. The same bytes
 take less time than by msgpack and a conversion (a result with 20 links: written in 1.0 us instead
-of 4.5, read in 3.0 instead of 4.1; a header read in 0.3 instead of 0.7). What has no type is read
-by msgpack: headers of other versions, and notices.
+of 4.5, read in 3.0 instead of 4.1; a header read in 0.3 instead of 0.7). Headers of other
+versions and version notices have no type, so msgpack reads them.
 
-What every version must be able to read of any other: that a header is an array which begins with
-the version and has the source as its fifth field, and the version notice.
+Every version must be able to read two things of any other: a header is an array that begins with
+the version and has the source as its fifth field; and the version notice.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ MAX_FRAME_BYTES = 16_000_000
 # Of what a request nests: at 980 lists in lists a leader's encoder raised RecursionError, and any
 # viewer could depose it. A job file nests ten deep.
 MAX_DEPTH = 64
-# Subscribed to beside the topics of one's own version, and no beginning of any header.
+# A topic that all versions subscribe to; no header begins like this.
 VERSION_TOPIC = b"zcrawl-protocol"
 REQUEST_ID_WITHIN = 300  # bytes of a body; ids of clients have 32
 _BODIES: dict[int, type[Body]] = {int(kind): body for kind, body in BODY_TYPES.items()}
 _ENCODER = msgspec.msgpack.Encoder()
 _HEADER_DECODER = msgspec.msgpack.Decoder(Header)
-_DECODERS: dict[int, msgspec.msgpack.Decoder[Body]] = {}  # made when a kind first comes
+_DECODERS: dict[int, msgspec.msgpack.Decoder[Body]] = {}  # filled when a kind first arrives
 _SOURCE = Header.__struct_fields__.index("source")
 
 
@@ -50,8 +50,10 @@ def encode(header: Header, body: Body) -> list[bytes]:
 
 
 def encode_report(header: Header, body: Body) -> list[bytes]:
-    """What a worker says. MeshError for a message that no master would take: its socket closes
-    the line at a longer frame, and whoever sends it again loses the next line too."""
+    """Encode a message of a worker. Raise MeshError if it is too large for every master.
+
+    The master's socket closes the connection at a longer frame, and a repeat would close it again.
+    """
     frames = encode(header, body)
     if len(frames[1]) > MAX_FRAME_BYTES:
         text = f"a message of {len(frames[1])} bytes; at most {MAX_FRAME_BYTES}"
@@ -66,7 +68,7 @@ def decode(frames: Sequence[bytes]) -> Message | BadBody:
 
 
 def decode_body(header: Header, frame: bytes) -> Message | BadBody:
-    """The rest of a message whose header was judged already."""
+    """Decode the body of a message whose header was accepted."""
     decoder = _DECODERS.get(header.kind)
     if decoder is None:
         decoder = _DECODERS[header.kind] = msgspec.msgpack.Decoder(_BODIES[header.kind])
@@ -84,12 +86,13 @@ def decode_body(header: Header, frame: bytes) -> Message | BadBody:
 
 
 def version_notice(source: str) -> list[bytes]:
-    """Which version somebody speaks, for a peer that may speak another."""
+    """Return the frames that name our version, for a peer that may use another one."""
     return [VERSION_TOPIC, msgpack.packb([PROTOCOL_VERSION, source])]
 
 
 def check_notice(frames: Sequence[bytes]) -> str | None:
-    """The sender of a version notice, None if it is none. Raises if the version is not ours."""
+    """Return the sender of a version notice, None if it is not one. Raise if it is not our
+    version."""
     if len(frames) != 2 or frames[0] != VERSION_TOPIC:
         return None
     match _unpack(frames[1]):
@@ -102,7 +105,7 @@ def check_notice(frames: Sequence[bytes]) -> str | None:
 
 
 def decode_header(frame: bytes) -> Header:
-    """Its kind is one of ours."""
+    """Decode a header and check that its kind exists."""
     _check_length(frame)
     try:
         header = _HEADER_DECODER.decode(frame)
@@ -114,7 +117,7 @@ def decode_header(frame: bytes) -> Header:
 
 
 def _decode_odd_header(frame: bytes) -> Header:
-    """Say what is wrong with a header, which may be of a version that has other fields."""
+    """Raise an error that says what is wrong with a header, maybe one of another version."""
     raw = _unpack(frame)
     if isinstance(raw, list) and raw and isinstance(raw[0], int) and raw[0] != PROTOCOL_VERSION:
         source = raw[_SOURCE] if len(raw) > _SOURCE else None
@@ -130,8 +133,10 @@ def _decode_odd_header(frame: bytes) -> Header:
 
 
 def peek_request_id(beginning: bytes) -> str:
-    """The id of a REQUEST by the beginning of its body: whoever is refused is told so by it, and
-    the rest of the body is not decoded. Empty if there is none."""
+    """Return the id of a REQUEST without decoding its whole body; empty if there is none.
+
+    A refusal needs the id, so that the client can match the answer.
+    """
     unpacker = msgpack.Unpacker(max_buffer_size=REQUEST_ID_WITHIN)
     try:
         unpacker.feed(beginning[:REQUEST_ID_WITHIN])

@@ -1,8 +1,8 @@
 """The mesh without sockets: a hub that loses, doubles, delays and reorders messages by chance.
 
-For tests. The same ports as `sockets`, the same frames through the same codec and the same table
-of what may arrive where (`roles`; without keys everybody has all roles); time is passed in and
-chance comes from the generator that the caller seeds, so the same seed gives the same story.
+For tests. It has the same ports, frames, codec and table of allowed messages (`roles`) as
+`sockets`; without keys every sender has all roles. Time is an argument and randomness comes from a
+seeded generator, so the same seed gives the same run.
 """
 
 from __future__ import annotations
@@ -161,14 +161,14 @@ class MemoryHub:
         return mesh
 
     def client(self, master: str, route: bytes = b"") -> MemoryClientMesh:
-        """Who claims a route gets it, whoever had it before, as with ROUTER_HANDOVER."""
+        """Open a client end; a claimed route moves to it, as with ROUTER_HANDOVER."""
         route = route or self._new_route()
         client = MemoryClientMesh(self, route, master)
         self.routes[route] = client
         return client
 
     def _new_route(self) -> bytes:
-        """As on sockets: nothing in it names its owner. (Here it is the same in every run.)"""
+        """Return a route that does not name its owner (here the same in every run)."""
         return hashlib.blake2b(f"{len(self.routes)}".encode(), digest_size=16).digest()
 
     def carry(self, target: _Peer, channel: Channel, route: bytes, frames: list[bytes]) -> None:
@@ -181,7 +181,7 @@ class MemoryHub:
             heapq.heappush(self._on_the_way, message)
 
     def advance(self, to: float) -> None:
-        """Deliver what arrives until then, answers to it included."""
+        """Deliver all messages that arrive until then, and the answers to them."""
         while self._on_the_way and self._on_the_way[0][0] <= to:
             moment, _, target, channel, route, frames = heapq.heappop(self._on_the_way)
             self.now = max(self.now, moment)

@@ -4,14 +4,14 @@ A message is two frames: a `Header` and a body. The header's `subject` names the
 RESULT is about, so that a result whose body cannot be read can still be consumed (rule `bad
 results`). docs/protocol.md explains each message and the fifteen rules.
 
-Annotations here and in the modules that it takes types from are no strings: msgspec would compile
-each of them again in every process, which was 30 ms of a start.
+Annotations here and in the modules that it takes types from are not strings, because msgspec would
+compile each of them again in every process, which was 30 ms of a start.
 
 The kinds of messages, as the header names them. Numbers are never used twice.
 
-LINES: what a worker, or a master that does not lead, has logged; for those who watch.
+LINES: log lines of a worker or a follower, for consoles.
 
-Nothing is decided by it, and nothing of it is sent again.
+No decision depends on it, and it is never sent again.
 """
 
 import enum
@@ -137,7 +137,7 @@ class Assignment(_Body, frozen=True):
 
     @property
     def nesting(self) -> int:
-        """Of a sitemap: how many indexes led to it."""
+        """How many sitemap indexes led to this sitemap."""
         return label_nesting(self.label)
 
 
@@ -160,10 +160,10 @@ class Hello(_Body, frozen=True):
     hello: int  # counts this incarnation's HELLOs: an old one must not undo a newer one
     reported: list[tuple[int, int, int, int]]  # (number, run, host, seq) of unsettled results
     replaces: int = 0  # incarnation that the worker's supervisor saw die
-    heard: Number = 0  # the highest sequence that came from this leader, in this epoch
+    heard: Number = 0  # the highest message number from this leader in this epoch
     # (host, requests at a time) of hosts in `held`: in force until the WELCOME comes
     granted: list[tuple[int, int]] = []
-    life: int = 0  # of its supervisor: a person who starts the node anew ends its drain
+    life: int = 0  # number of its supervisor's life: restarting the node by hand ends its drain
 
 
 class Heartbeat(_Body, frozen=True):
@@ -173,7 +173,7 @@ class Heartbeat(_Body, frozen=True):
     assigned: int  # highest ASSIGN sequence taken in
     vitals: WorkerVitals
     draining: bool
-    hello: int  # the HELLO under whose WELCOME this worker acts
+    hello: int  # the HELLO that was answered by the WELCOME in force
     sent_at: float  # the worker's own clock; BEAT echoes it, and the echo carries the permission
     heard: Number = 0  # as in Hello
 
@@ -212,7 +212,7 @@ class PageRecord(_Body, frozen=True):
 
 
 class ExtractionReport(_Body, frozen=True):
-    """What an extraction tells besides its items."""
+    """Results of an extraction besides its items."""
 
     rejected: list[bytes] = []  # JSON objects: items that were set aside, with the reason
     reasons: dict[str, Number] = {}  # of what was set aside: reason → count
@@ -223,12 +223,12 @@ class ExtractionReport(_Body, frozen=True):
 
 
 class Traits(_Body, frozen=True):
-    """What a page is recognised by, when it or one like it is met again. Of jobs that ask."""
+    """Values by which a page is recognised when it is fetched again. Only if the job needs them."""
 
     etag: ShortText = ""  # as the server sent it, as the next one
     last_modified: ShortText = ""
     content: Annotated[bytes, Meta(max_length=16)] = b""  # hash of the body
-    unchanged: bool = False  # the server says so, or the hash is the one that was known
+    unchanged: bool = False  # by a 304, or by the same hash as before
     fingerprint: Annotated[bytes, Meta(max_length=32)] = b""  # of its text; empty: none
 
 
@@ -248,7 +248,7 @@ class Result(_Body, frozen=True):
     page: PageRecord | None = None
     items: list[bytes] = []  # JSON objects
     links: list[CanonicalLink] = []
-    rejected: dict[str, Number] = {}  # links that nobody can crawl: reason → count
+    rejected: dict[str, Number] = {}  # links that cannot be crawled: reason → count
     handover: CanonicalLink | None = None  # target of a redirect to another host
     host_next_in_s: Seconds = 0.0  # until the host's next request may start
     crawl_delay_s: Seconds = 0.0  # what robots.txt asks for
@@ -263,12 +263,12 @@ class Result(_Body, frozen=True):
         CanonicalLink
     ] = []  # sitemaps that were named; of the same depth as this request
     prios: list[int] = []  # of `links`, one each, when they have any
-    requests: list[SpiderRequest] = []  # what a spider wants next
+    requests: list[SpiderRequest] = []  # new requests of a spider
     traits: Traits | None = None  # of a page of a job that asks for them
-    address: Address = ""  # of the host, if it was not the one wanted
+    address: Address = ""  # of the host, if it differs from the expected one
     dropped: dict[str, Number] = {}  # links outside of the crawl: reason → count
     paging: list[UrlKey] = []  # of `links`: those that add no depth
-    redirected_to: CanonicalLink | None = None  # of a page: what answered, if it was another URL
+    redirected_to: CanonicalLink | None = None  # the URL that answered, if it is another one
 
 
 class Bye(_Body, frozen=True):
@@ -288,7 +288,7 @@ class Grant(_Body, frozen=True):
     interval_s: float  # between two starts; 0: unlimited
     burst: int
     next_in_s: float  # not before this long from now
-    manner: Manner | None = None  # what is known of it, for an owner that knows nothing yet
+    manner: Manner | None = None  # its health, for a new owner
     robots: RobotsFile | None = None
     groups: list[GroupShare] = []  # limits that it shares with other hosts
     address: str | None = None  # the only one to connect to; empty: find out and report
@@ -330,7 +330,7 @@ class Rehello(_Body, frozen=True):
 
 class Stale(_Body, frozen=True):
     reason: str  # stale_epoch, duplicate_id, store_behind, name_not_allowed, key_not_allowed
-    other: str = ""  # who has the id; of the last two: what is wrong, for people
+    other: str = ""  # the process that has the id; for the last two: a text for people
 
 
 class NotLeader(_Body, frozen=True):
@@ -392,7 +392,7 @@ class ClientRequest(_Body, frozen=True):
     op: str
     args: dict[str, Any]
     forwarded: bool = False  # by a follower; it is not forwarded a second time
-    by: str = ""  # who asked: the key's name; without keys the client's word, user@host
+    by: str = ""  # the key's name; without keys user@host as the client sent it
     via: str = ""  # the master that took the request
     role: str = ""  # of its key, set by that master, not by the client; empty: without keys, all
     key: str = ""  # the name of the key in the masters' list; set by that master
@@ -465,7 +465,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class BadBody(msgspec.Struct, frozen=True):
-    """What a message becomes whose header can be read and whose body cannot."""
+    """A message whose header can be read and whose body cannot."""
 
     header: Header
     error: str

@@ -1,8 +1,8 @@
-"""What the loops need of a mesh: typed messages in, typed messages out, nothing blocks.
+"""The interfaces of a mesh: typed messages in and out, without blocking.
 
 A send that cannot be done at once is counted and dropped: every message of the protocol is
-repeated, answered or replaced by a newer one. Headers are stamped when a message is sent, so a
-resend carries the epoch of its day. Backends: `sockets` (ZeroMQ) and `memory` (a hub that
+repeated, answered or replaced by a newer one. The header is made when a message is sent, so
+a repeated message carries the current epoch. Backends: `sockets` (ZeroMQ) and `memory` (a hub that
 drops, duplicates, delays and reorders under a seed); one contract suite runs on both.
 """
 
@@ -29,8 +29,8 @@ HIGH_WATER_MARK = 1_000  # messages per peer; the result window (500) stays belo
 class Arrived(msgspec.Struct, frozen=True):
     """A message and the way back to its sender (empty where there is none).
 
-    A route is a secret of its sender: whoever claims it gets what is sent there (`sockets.end`).
-    It is learned from messages only, never made from a name, and never logged.
+    A route is a secret of its sender, because a peer that claims it gets its messages
+    (`sockets.end`). It is learned from messages only, never made from a name, and never logged.
     """
 
     route: bytes
@@ -42,7 +42,7 @@ MeshLog: TypeAlias = Callable[[str, str], None]  # an event's name, and its deta
 
 
 def no_log(name: str, detail: str) -> None:
-    """For an end whose counters are enough."""
+    """Log nothing, for an end whose counters are enough."""
 
 
 class Endpoints(msgspec.Struct, frozen=True):

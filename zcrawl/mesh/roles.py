@@ -1,13 +1,13 @@
-"""Which message may arrive where, and from whom: the one table of it. Pure.
+"""The table of which message may arrive on which socket, from which sender. Pure.
 
 Every socket of the mesh is a channel with a purpose, and every sender has roles. With keys, the
-roles stand in the masters' list (`security`). Without keys the sender is unknown and counts as
-having all of them; then the channel alone says what may arrive. Only masters speak for masters:
+roles are in the masters' list (`security`). Without keys, every sender has all roles, and only the
+channel decides what may arrive. Only masters send messages of masters:
 BEAT, SNAPSHOT and VITALS arrive on the lines that masters, workers and consoles opened to a master
 themselves, and never on a socket that others connect to.
 
-`border` holds the masters' two open sockets to this table; `sockets.readers` all others. A kind
-without a row would be refused everywhere; the tests want a row for each.
+`border` applies this table to the masters' two open sockets, `sockets.readers` to all others. A
+kind without a row would be refused everywhere; a test requires a row for each kind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zcrawl.mesh.messages import MessageKind
 class KeyRole(enum.StrEnum):
     """What a key may be used for."""
 
-    WORKER = "worker"  # fetches: speaks under its own names, and asks where the masters are
+    WORKER = "worker"  # fetches under its own names, and requests the list of masters
     VIEWER = "viewer"  # looks, and changes nothing
     OPERATOR = "operator"  # looks, submits and steers
     MASTER = "master"  # by the pair that all masters share; no line of the list gives it
@@ -78,7 +78,7 @@ ARRIVALS: Final[Mapping[MessageKind, Mapping[Channel, frozenset[KeyRole]]]] = {
     MessageKind.REPLY: {Channel.CLIENT_CONTROL: _MASTER, Channel.PEER_CONTROL: _MASTER},
 }
 
-# A worker says these in its own name, which `header.source` has.
+# Messages that a worker sends under the name in `header.source`.
 WORKER_KINDS: Final = frozenset(
     kind
     for kind, channels in ARRIVALS.items()
@@ -86,8 +86,8 @@ WORKER_KINDS: Final = frozenset(
 )
 
 HEADER_MOST: Final = 1_000  # bytes; a name has at most 255
-SMALL_REQUEST_MOST: Final = 64_000  # of one who may not submit: no question is longer
-REPORT_MOST: Final = 1_000_000  # of what a worker says besides its results and what it holds
+SMALL_REQUEST_MOST: Final = 64_000  # for keys that may not submit jobs
+REPORT_MOST: Final = 1_000_000  # messages of a worker other than RESULT and HELLO
 _LARGE: Final = frozenset({MessageKind.RESULT, MessageKind.HELLO})
 
 

@@ -1,12 +1,12 @@
-"""Who may join the mesh: keys, the masters' allow-list, and what may be bound without them. Pure.
+"""Access to the mesh: keys, the masters' allow-list, and what may be bound without them. Pure.
 
 A line of the list gives a key its name and its roles (`roles` says what those may send). Each
 master enforces them on every message (`border`), so a changed line counts from the next one on.
 
 All masters of a cluster share one key pair, whose public half every node knows; each worker and
-client has a pair of its own, whose public half stands in the masters' allow-list. Keys are written
-as 64 hexadecimal digits and not as ZeroMQ's Z85, which has quotes' and comments' enemies in it
-(`#`, `$`, `&`, a leading `-`) and cannot be pasted into a shell.
+client has a pair of its own, whose public half is in the masters' allow-list. Keys are written as
+64 hexadecimal digits. ZeroMQ's own form (Z85) has characters such as `#`, `$` and `&` that break
+shell commands and comments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WATCH = "watch"  # the old name of the role viewer
 NAMES = "names="  # begins the word with the patterns of a worker's names
 DEFAULT_ROLES = frozenset({KeyRole.WORKER, KeyRole.OPERATOR})  # of a line without a role
 GIVEN_ROLES = (KeyRole.WORKER, KeyRole.VIEWER, KeyRole.OPERATOR)  # what a line may say
-REPORTS_DOMAIN = b"zcrawl-reports"  # where workers' results come in: for workers only
+REPORTS_DOMAIN = b"zcrawl-reports"  # the socket for results, open to workers only
 ZAP_VERSION = b"1.0"
 _ZAP_FIELDS = 7  # version, request id, domain, address, identity, mechanism, key
 
@@ -51,7 +51,7 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 class MeshKeys(msgspec.Struct, frozen=True):
-    """What an end of the mesh needs for encryption. A master's own public key is `server`."""
+    """The keys of an end of the mesh. A master's own public key is `server`."""
 
     own: KeyPair
     server: str  # the masters' public key
@@ -112,7 +112,7 @@ class AllowedKey(msgspec.Struct, frozen=True):
     name: str
     roles: frozenset[KeyRole] = DEFAULT_ROLES
     patterns: tuple[str, ...] = ()  # of the worker ids it may use; none: its own name
-    has_roles: bool = False  # the line says them
+    has_roles: bool = False  # the line names roles
 
     def may_be(self, worker: str) -> bool:
         """Return whether a worker with this key may have this id."""
@@ -125,7 +125,7 @@ class AllowedKey(msgspec.Struct, frozen=True):
         return worker == self.name or (base == self.name and number.isascii() and number.isdigit())
 
     def names_text(self) -> str:
-        """The ids that it may have, for people."""
+        """The worker ids that it may use, as text."""
         return ", ".join(self.patterns) or f"{self.name}, {self.name}-1, {self.name}-2 ..."
 
 
@@ -137,7 +137,7 @@ def allow_list_line(
 
 
 def parse_role(text: str, where: str = "role") -> KeyRole:
-    """`watch` is the old name of viewer."""
+    """Parse a role; `watch` is the old name of viewer."""
     if text == WATCH:
         return KeyRole.VIEWER
     if text not in GIVEN_ROLES:
@@ -147,7 +147,7 @@ def parse_role(text: str, where: str = "role") -> KeyRole:
 
 
 def parse_allow_list(text: str, source: str) -> dict[str, AllowedKey]:
-    """Public key → its line. Empty lines and what follows a # are left out."""
+    """Return public key → line. Empty lines and comments (#) are left out."""
     allowed: dict[str, AllowedKey] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -165,7 +165,7 @@ def parse_allow_list(text: str, source: str) -> dict[str, AllowedKey]:
 
 
 def _parse_line(words: list[str], where: str) -> AllowedKey:
-    """What a line says of its key."""
+    """Parse one line of the list."""
     patterns: list[str] = []
     if words and words[-1].startswith(NAMES):
         patterns = words.pop().removeprefix(NAMES).split(",")
@@ -202,7 +202,7 @@ def check_patterns(
 
 
 def check_bind(endpoints: Endpoints, keys: MeshKeys | None, insecure: bool = False) -> None:
-    """Whoever reaches an open master can read all results and give it any work."""
+    """Refuse an open address without keys: others could read all results and give any work."""
     for endpoint in (endpoints.control, endpoints.reports, endpoints.events):
         address = parse_endpoint(endpoint)
         if address is None or address.is_loopback or keys is not None or insecure:
@@ -215,7 +215,7 @@ def check_bind(endpoints: Endpoints, keys: MeshKeys | None, insecure: bool = Fal
 
 
 class AccessDecision(msgspec.Struct, frozen=True):
-    """The answer to one ZAP request, and who asked."""
+    """The answer to one ZAP request, with its sender."""
 
     reply: list[bytes]
     admitted: bool
@@ -226,11 +226,11 @@ class AccessDecision(msgspec.Struct, frozen=True):
 def judge(
     request: Sequence[bytes], server: str, allowed: Mapping[str, AllowedKey]
 ) -> AccessDecision | None:
-    """A peer's handshake, as ZAP (RFC 27) asks about it; None for what is no such question.
+    """Answer a ZAP request (RFC 27) about a handshake; None if it is not a valid request.
 
-    The answer to a stranger is 400: unlike 300 it tells the peer why, so that its log can say it.
-    Whoever is let in is known by its key from then on: every message of it carries that. Roles are
-    looked up with each message, because the list may change while somebody is connected.
+    An unknown key gets 400: unlike 300 it tells the peer the reason, for its log. Each later
+    message carries the key. Roles are checked with each message, because the list may change
+    meanwhile.
     """
     if len(request) != _ZAP_FIELDS or request[0] != ZAP_VERSION:
         return None

@@ -1,4 +1,4 @@
-"""The moments that leader and workers must agree on: who may start what, and for how long.
+"""The times that leader and workers must agree on.
 
 A worker starts no request later than PERMISSION_S after it sent the newest heartbeat that a BEAT
 echoed; the leader moves a host LOST_AFTER heartbeats after the last one it received. The second is

@@ -26,7 +26,7 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one request of the frontier came to: the last exchange and those on the way to it."""
+    """The last exchange of one request, and the redirects before it."""
 
     url: str  # as requested
     final_url: str
@@ -40,6 +40,6 @@ class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: str | None = None
     method: str = "GET"
     sent: str = ""
-    # Captures of earlier versions hold decoded bodies, and do not say so.
+    # Captures of earlier versions have decoded bodies without this mark.
     form: Form = "decoded"
     hops: list[Exchange] = []  # redirects before it

@@ -1,7 +1,7 @@
-"""The registry of output formats: one declaration for each, with all that others ask about it.
+"""The registry of output formats: one declaration for each format.
 
 Job files, output files, `export`, the check for missing packages, command help and the table in
-docs/outputs.md read it; nobody else has a list of formats or endings. A writer is named here and
+docs/outputs.md read it; there is no other list of formats or endings. A writer is named here and
 loaded when a file is opened (`outputs.files.writers`), because some load large libraries. Pure.
 """
 
@@ -74,7 +74,7 @@ def _problem(format: Format) -> str:
 
 
 def format_of(name: str) -> str | None:
-    """Return the format that the name of a file stands for by its ending, or None."""
+    """Return the format of a file name by its ending, or None."""
     lower = name.lower()
     for format in FORMATS.values():
         if lower.endswith(format.endings):

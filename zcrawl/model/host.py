@@ -1,4 +1,4 @@
-"""What masters and workers say of a host: parts of RESULT and GRANT (`messages`).
+"""Data about a host in RESULT and GRANT messages (`messages`).
 
 Frozen, arrays on the wire.
 """
@@ -17,7 +17,7 @@ class Manner(msgspec.Struct, frozen=True, array_like=True):
     """How a host has answered lately: what its owner keeps between two requests, told with each
     result that changes it, stored with the host and handed to the next owner in its grant."""
 
-    slow_s: Seconds = 0.0  # the interval that its answers ask for; 0: none of their own
+    slow_s: Seconds = 0.0  # the interval that its answers require; 0: none
     failures: Number = 0  # in a row, without any answer in between
     opens: Number = 0  # how often its breaker has opened since the last answer; 0: closed
 

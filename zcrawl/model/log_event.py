@@ -1,16 +1,19 @@
-"""A log event: its name, its text for people, and what programs know of it, as fields.
+"""Log events: the name, the text for people, and the fields that programs read.
 
-Nothing is read out of the text: whoever logs about a run says which. Everything that logs is
-given a `Log`; `telemetry.logs.files` has the real one.
+Programs never parse the text, so a log call about a run names the run. Everything that logs gets a
+`Log`; `telemetry.logs.files` has the real one.
 
 An event that an operator should see at once is declared here, with its level, and logged by its
-constant. All others are information: those who log them write their names. Some events are named
+constant. All others are information, and the
+log call has their name. Some events are named
 after reasons, because they are logged as `error.code`.
 """
 
 from __future__ import annotations
 
 from typing import Final, Protocol
+
+import msgspec
 
 from zcrawl.model.reasons.cluster import (
     BAD_ALLOW_LIST,
@@ -53,6 +56,15 @@ def level_of(name: str) -> str:
 def declared_events() -> frozenset[str]:
     """Return the events that have a level other than information."""
     return frozenset(_LEVEL_OF)
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A counter and a log event, as the machines of masters and workers return it among their
+    effects. Their drivers count and log it."""
+
+    name: str
+    detail: str = ""
+    run: int = 0  # that it is about; 0: about none
 
 
 class Log(Protocol):

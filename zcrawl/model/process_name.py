@@ -1,8 +1,8 @@
 """The name of a worker's process: its id and its incarnation, `w3#4711`.
 
-Hosts have owners by this name, in memory as in `hosts.owners` of the database, because a worker
-that was started again owns nothing of what the process before it did. Only here its form is known:
-nobody else puts such a name together or takes it apart.
+Hosts have owners by this name, in memory as in `hosts.owners` of the database, because a
+restarted worker does not own the hosts of its earlier process. Only this module knows the form of
+the name.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def process_name(worker: str, incarnation: int) -> ProcessName:
 
 
 def worker_of(process: ProcessName) -> str:
-    """Return the id of the worker whose process has this name, in memory or as it is stored."""
+    """Return the id of the worker with this process name."""
     return process.rpartition(_SIGN)[0]

@@ -20,14 +20,14 @@ class NewLink(msgspec.Struct, frozen=True):
     prio: int = 0
     label: str = ""  # the extraction block that it goes to
     extra: bytes = b""  # of a spider's request: frontier.extra
-    skip: str = ""  # it is admitted as skipped, for this reason
+    skip: str = ""  # reason if the link is admitted as skipped
 
     @property
     def is_sitemap(self) -> bool:
         return has_sitemap_prio(self.prio)
 
     def as_sitemap(self) -> NewLink:
-        """Return the same URL as a sitemap: it is read first, and it is no page."""
+        """Return the same URL as a sitemap, which is read first and is not a page."""
         return msgspec.structs.replace(self, prio=SITEMAP_PRIO)
 
 
@@ -54,7 +54,7 @@ class QueuedRow(msgspec.Struct, frozen=True):
     parent: str | None = None  # the parent's URL
     label: str = ""
     extra: bytes = b""
-    known: bytes = b""  # what an earlier run knows of the page: frontier.recrawl
+    known: bytes = b""  # what an earlier run stored about the page: frontier.recrawl
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -87,11 +87,11 @@ class RunRow(msgspec.Struct, frozen=True):
     created_at: float
     started_at: float
     ended_at: float  # 0: not ended
-    cookies: bytes = b""  # see cookie_jar
+    cookies: bytes = b""  # see store.rules.merge_cookies
     # Of a job that remembers its pages: those up to this id are admitted. None: no more are to be.
     recall: int | None = None
     canonical: int = 1  # version of the canonical form by which its keys are made
-    recalled: bool = False  # all that its job knows is admitted
+    recalled: bool = False  # all pages of earlier runs are admitted
 
 
 class HostRow(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class HostRow(msgspec.Struct, frozen=True):
 
 
 class KnownRow(msgspec.Struct, frozen=True):
-    """A page that a job knows from earlier runs."""
+    """A page that earlier runs of a job have fetched."""
 
     id: int
     url: str
@@ -131,6 +131,6 @@ class LaneWant(msgspec.Struct, frozen=True):
 
 
 class Refilled(msgspec.Struct, frozen=True):
-    """For each wanted lane its next rows in order, and whether the lane ends there."""
+    """The next rows of each requested lane in order, and whether the lane ends there."""
 
     lanes: list[tuple[LaneWant, list[QueuedRow], bool]]

@@ -1,11 +1,11 @@
-"""How a request says that it is a sitemap, and how deep in other sitemaps it was listed.
+"""How the store and messages mark a request as a sitemap, with its depth in other sitemaps.
 
 In the store and in messages a sitemap is a request with a priority of its own, so that it is read
-first, and its label is the number of indexes that led to it. Only here this form is known: `rows`
-and `mesh.messages` have properties for it, and all others ask those.
+first, and its label is the number of indexes that led to it. Only this module knows
+the form; `rows` and `mesh.messages` have properties for it, which all others use.
 """
 
-SITEMAP_PRIO = -1_000_000  # below all that a job, a spider or a worker can ask for
+SITEMAP_PRIO = -1_000_000  # before every priority that a job, spider or worker can set
 
 
 def has_sitemap_prio(prio: int) -> bool:
@@ -14,7 +14,7 @@ def has_sitemap_prio(prio: int) -> bool:
 
 
 def nesting_label(nesting: int) -> str:
-    """Return the label of a sitemap that so many indexes led to."""
+    """Return the label of a sitemap that was reached through this many indexes."""
     return str(nesting) if nesting else ""
 
 

@@ -1,11 +1,10 @@
-"""The leader's state as it is shown: what SNAPSHOT carries once a second, and whoever shows the
-cluster reads.
+"""The leader's state for displays: the contents of SNAPSHOT, sent once a second.
 
 Made by `master.snapshot`; read by the console, the displays of the CLI and followers. Maps on the
 wire and in JSON: a node of another version ignores fields that it does not know, and what is
 missing has a default. A value of a wrong type makes the message unreadable.
 
-Annotations are no strings here, as in `mesh.messages`.
+Annotations are not strings here, as in `mesh.messages`.
 """
 
 import msgspec
@@ -20,7 +19,7 @@ class _Shown(msgspec.Struct, frozen=True):
 
 
 class WorkerView(WorkerVitals, frozen=True, array_like=False, kw_only=True):
-    """A worker: its vitals, and what the leader knows of it besides."""
+    """A worker: its vitals, and what the leader knows about it."""
 
     id: str
     state: str = "joining"
@@ -33,7 +32,7 @@ class WorkerView(WorkerVitals, frozen=True, array_like=False, kw_only=True):
 
 
 class MasterView(_Shown, frozen=True):
-    """A registered master. One that has reported nothing has no figures: 0 would look like one."""
+    """A registered master. Without a report it has no figures, because 0 would look real."""
 
     id: str
     role: str = "follower"
@@ -88,7 +87,7 @@ class LiveRunView(RunView, frozen=True):
 
     @property
     def share(self) -> float:
-        """How far it is, 0 to 1: final requests of all admitted ones, or pages of max_pages."""
+        """The progress, 0 to 1: final requests of all admitted ones, or pages of max_pages."""
         if self.ended:
             return 1.0
         share = self.final / self.admitted if self.admitted else 0.0
@@ -120,7 +119,7 @@ class ProcessVitals(_Shown, frozen=True):
 
 
 class MishapsView(_Shown, frozen=True):
-    """Failures of a master by errors of its own: `master.crash_guard`."""
+    """Errors inside a master: `master.crash_guard`."""
 
     total: int = 0
     in_row: int = 0
@@ -144,7 +143,7 @@ class ClusterSnapshot(_Shown, frozen=True):
 
 
 class PublishedSnapshot(ClusterSnapshot, frozen=True):
-    """What goes out to all: of very many workers or runs the first ones."""
+    """The snapshot that is sent to all, with only the first of very many workers or runs."""
 
     workers_total: int = 0
     runs_total: int = 0
@@ -162,7 +161,7 @@ class OutputTroubles(_Shown, frozen=True):
 
 
 class EmbeddedSnapshot(ClusterSnapshot, frozen=True):
-    """With what only the process knows that runs the whole cluster."""
+    """The snapshot with details that only the embedded process has."""
 
     outputs: OutputTroubles = OutputTroubles()
     restarts: int = 0

@@ -1,10 +1,10 @@
-"""The job spec: what a user asks for, validated once, frozen ever after.
+"""The job spec: the settings of a job, validated once and then frozen.
 
 Made by `submit.validate`, from a TOML file, from flags or from a client's submission. The stored
 form is the JSON of `JobSpec`; `docs/job-file.md` explains each key.
 
-Annotations here and in the modules that it takes types from are no strings: msgspec would compile
-each of them again in every process, which was 30 ms of a start.
+Annotations here and in the modules that it takes types from are not strings, because msgspec would
+compile each of them again in every process, which was 30 ms of a start.
 """
 
 import math
@@ -34,6 +34,15 @@ MOST_PIXELS: Final = 8_192  # of one side
 MOST_REQUESTS: Final = 10_000
 MOST_MEMORY_MB: Final = 65_536
 _MAX_SELECTOR: Final = 1_000  # characters
+
+# Request headers that only zcrawl itself sets: `submit` refuses jobs that name one, the worker
+# refuses such requests of a spider.
+# Host is the URL's: servers that share an address would hand the request, and its secrets, to
+# another site. The others say where a request ends and what its connection is used for next: a
+# second value could turn one request into two, or take the connection away from HTTP.
+FORBIDDEN_HEADERS: Final = frozenset(
+    {"connection", "content-length", "host", "transfer-encoding", "upgrade"}
+)
 
 
 class Browser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,7 +143,9 @@ def check_recrawl(recrawl: Recrawl, crawls: bool) -> None:
     """Raise JobError for values that have the right type and still make no sense. `crawls`: the
     job is a crawl; tasks of other jobs have to be done in every run."""
     if recrawl.incremental and not crawls:
-        raise JobError("recrawl.incremental is for crawls; this job's kind has no pages")
+        raise JobError(
+            "recrawl.incremental needs pages, and jobs of this kind have none; remove it"
+        )
     for key in ("interval", "min_interval", "max_interval"):
         value = getattr(recrawl, key)
         if not (math.isfinite(value) and 0 <= value <= LONGEST_INTERVAL_S):
@@ -161,7 +172,7 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_depth: int | None = None
     max_pages: int | None = None
     max_pages_per_host: int | None = None
-    skip_binary: bool = True  # links whose extension says that no HTML is behind it
+    skip_binary: bool = True  # skip links that end in a non-HTML file extension
     sort_query: bool = False
     drop_params: tuple[str, ...] = ()  # session ids and the like
     collapse_redirects: bool = True  # a page that redirects to another of the crawl counts once
@@ -206,7 +217,7 @@ class Traps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_variants: int = 5_000  # queries of one path
     calendars: bool = True  # skip dates before 1970 and more than two years ahead
     shapes: bool = True  # end URLs of one shape after 200 pages in a row without a new text
-    soft_404: bool = True  # ask a host for a page that cannot exist, when one says "not found"
+    soft_404: bool = True  # if a title says "not found", compare with a page that cannot exist
 
 
 class Sitemaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -261,11 +272,11 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     success: str = ""  # a regular expression that the page behind the login has
 
 
-class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept besides the items in the database."""
+class OutputSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is written besides the items in the database."""
 
     to: tuple[str, ...] = ("sql",)  # files beside the database; docs/outputs.md
-    rotate_bytes: int = 0  # begin a new part of each file after so many bytes; 0: never
+    rotate_bytes: int = 0  # start a new part of each file after this many bytes; 0: never
     rotate_seconds: float = 0.0
     keep_html: bool = False  # bodies into the blob store, content-addressed
     csv_safe: bool = False  # CSV cells that a spreadsheet would evaluate get an apostrophe
@@ -273,7 +284,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SpiderLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a handler of a spider may use; one that uses more is ended."""
+    """Limits of a spider's handler; one that exceeds them is stopped."""
 
     timeout: float = 30.0  # seconds for one page
     memory: int = 1_000_000_000  # bytes of address space of its process
@@ -299,8 +310,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     login: Login = Login()
     browser: Browser = Browser()
     extract: tuple[Block, ...] = ()  # none: one default item per page
-    schema: dict[str, Any] = {}  # of items whose block has none; a part of JSON Schema
-    output: Output = Output()
+    schema: dict[str, Any] = {}  # schema of items whose block has none; a subset of JSON Schema
+    output: OutputSpec = OutputSpec()
     recrawl: Recrawl = Recrawl()
     duplicates: Duplicates = Duplicates()
     spider: str = ""  # file.py:Name, or package.module:Name

@@ -1,6 +1,6 @@
 """The states of requests, runs, nodes and results: the enums that every part shares.
 
-docs/glossary.md tells which word means what.
+docs/glossary.md explains the words.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class RequestState(enum.IntEnum):
 
 
 class Kept(enum.IntEnum):
-    """What a row of the table of items is. All kinds share one sequence, in commit order."""
+    """The kind of a row in the table of items. All kinds share one sequence, in commit order."""
 
     ITEM = 0
     REJECTED = 1  # an item that broke its schema or lacks a required field, with the reason
@@ -47,13 +47,13 @@ class NodeState(enum.StrEnum):
     IDLE = "idle"  # alive, holds no lease
     BUSY = "busy"  # alive, holds leases
     SUSPECT = "suspect"  # silent for 3 heartbeat intervals, or it does not hear: no new work
-    LOST = "lost"  # either for 10: its work goes elsewhere
+    LOST = "lost"  # silent or deaf for 10 intervals: its work goes to other workers
     DRAINING = "draining"  # finishes what it has, gets nothing new
     OFFLINE = "offline"  # said BYE
 
 
 class Disposition(enum.IntEnum):
-    """What became of one result, as told in an ACK."""
+    """The outcome of one result, as an ACK reports it."""
 
     APPLIED = 0  # committed: its links are known to the store
     DUPLICATE = 1  # its request was final already, nothing changed

@@ -1,10 +1,10 @@
-"""How a process is: what it measures of itself and reports, for those who watch.
+"""The measurements that a process reports about itself, for displays.
 
 `WorkerVitals` travels in HEARTBEAT, is kept by the roster as it came, and is shown by `nodes`, by
 SNAPSHOT and by the console: a new field is declared here, and nowhere else on that way. `Vitals`
 is the message of a master that does not lead; nothing of it is sent again.
 
-Decided by it: how much a worker is sent ahead (`slots` and `rate`). All else is only shown.
+Only `slots` and `rate` are used for decisions: how many requests a worker gets early.
 """
 
 from typing import Annotated, TypeAlias
@@ -18,9 +18,9 @@ Slots: TypeAlias = Annotated[int, Meta(ge=1, le=100_000)]
 
 
 class WorkerVitals(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker reports of itself with each heartbeat.
+    """The measurements of a worker in each heartbeat.
 
-    An array of its own on the wire. New fields go to the end and have a default: a node that does
+    Sent as an array. New fields go to the end and have a default: a node that does
     not know a field ignores it, and one that gets none has the default.
     """
 

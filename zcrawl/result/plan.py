@@ -1,16 +1,15 @@
-"""What is to become of one result: the change that the leader asks the store to commit.
+"""Compute the change that one result makes in the database.
 
 Pure planning (rule `plan, then commit`): nothing in memory changes here; the leader changes its
-state when the store says `Applied`. Called once per result and batch.
+state when the store answers `Applied`. Called once for each result and batch.
 
-**Chains.** Redirects to other hosts and canonical links lead to a request without any page. Each
-step becomes a request of its own, at the depth of the one before, and counts as no page. A worker
-sees one step; so two servers that send a crawler to each other, to another URL each time, would
-keep a run going for ever, whatever its limits. The leader sees all steps. It remembers them while
-it leads: another leader begins to count anew, which is an end as well.
+**Chains.** Redirects to other hosts and canonical links lead to a new request without a page. Each
+step is a request of its own at the same depth, and does not count as a page. Two servers that
+redirect to each other with ever new URLs could keep a run going forever. A worker sees only one
+step, so the leader counts them. The count is lost with the leader; the next one starts at zero.
 
-**Extraction.** What it tells besides its items becomes rows and tallies of the change. Counts and
-names come from a worker, so they are bounded here.
+**Extraction.** Rejected items, counts and examples become rows and tallies of the change. They come
+from a worker, so their sizes are limited here.
 """
 
 from __future__ import annotations
@@ -53,16 +52,16 @@ class Chains:
         self._steps: dict[tuple[int, str], int] = {}  # (run, URL) → steps that led there
 
     def follow(self, run: int, url: str, target: str) -> int:
-        """The steps that lead to `target`, if `url` leads there. Asked again it tells the same."""
+        """Count the steps that lead to `target` over `url`; a repeated call returns the same."""
         steps = self._steps.get((run, url), 0) + 1
         if len(self._steps) >= _MOST_REMEMBERED:
-            # The older half: their targets were asked for long ago, or wait for longer than that.
+            # Forget the older half: most of their targets were fetched long ago.
             self._steps = dict(list(self._steps.items())[_MOST_REMEMBERED // 2 :])
         self._steps[(run, target)] = steps
         return steps
 
 
-MOST_ROWS: Final = 10_001  # as many items as a page can have, and why there are no more
+MOST_ROWS: Final = 10_001  # the most items of a page, and a row that says so
 MOST_FIELDS: Final = 500  # as many as a block can have
 MOST_REASONS: Final = 50
 MOST_NAME: Final = 200  # characters
@@ -81,8 +80,7 @@ def others_of(extracted: ExtractionReport | None) -> tuple[tuple[Kept, bytes], .
 
 
 def tallies_of(extracted: ExtractionReport | None) -> tuple[tuple[str, str, int], ...]:
-    """(kind, name, count): how often each field was filled, empty or unreadable, and why items
-    were set aside."""
+    """Return (kind, name, count) of filled, empty and unreadable fields and of rejected items."""
     if extracted is None:
         return ()
     tallies = [
@@ -99,7 +97,7 @@ def tallies_of(extracted: ExtractionReport | None) -> tuple[tuple[str, str, int]
 
 
 def examples_of(extracted: ExtractionReport | None) -> tuple[tuple[str, str], ...]:
-    """(reason, what is wrong with the first item) for each reason that `tallies_of` counts."""
+    """Return (reason, description of the first item) for each reason of `tallies_of`."""
     if extracted is None or not extracted.reasons:
         return ()
     return tuple(
@@ -108,7 +106,7 @@ def examples_of(extracted: ExtractionReport | None) -> tuple[tuple[str, str], ..
     )
 
 
-SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
+SAMPLE_EVERY = 64  # one link in this many is canonicalised and hashed again
 MOST_REASON = 100
 MOST_KINDS = 10  # of reasons why links of one page are left out
 MOST_REJECTED = 1_000_000
@@ -123,7 +121,7 @@ class ResultPlanner:
         seen: SeenTable,
         is_lost: Callable[[int, int], bool] = lambda lease_epoch, seq: False,
     ) -> None:
-        """`is_lost`: the number stands for another row by now (see `LeaderState.is_lost`)."""
+        """`is_lost`: whether the number belongs to another row now (`LeaderState.is_lost`)."""
         self._leases, self._runs, self._seen = leases, runs, seen
         self._is_lost = is_lost
         self._chains = Chains()
@@ -235,7 +233,7 @@ class ResultPlanner:
         )
 
     def _links(self, result: Result, active: ActiveRun) -> list[NewLink] | None:
-        """Links that are not certainly seen; None when a sample shows a lying worker."""
+        """Return links that may be new; None if a sample shows that the worker lies."""
         links = []
         labels = {key: label for label, keys in result.labels for key in keys}
         run, seen, paging = result.run, self._seen, frozenset(result.paging)
@@ -263,12 +261,16 @@ class ResultPlanner:
             url, key = result.handover
             label = labels.get(key, "")
             links.append(NewLink(url, key, origin_of(url), result.depth, label=label, extra=extra))
-        return links if not result.requests or self._ask(result, active, links) else None
+        return (
+            links
+            if not result.requests or self._add_spider_requests(result, active, links)
+            else None
+        )
 
     def _bounded_chain(
         self, result: Result, url: str, links: list[NewLink], active: ActiveRun
     ) -> list[NewLink]:
-        """What is behind too many steps without a page is not asked for."""
+        """Drop targets that are too many steps away from a page."""
         most = active.spec.fetch.max_redirects if result.reason == REDIRECTED else MOST_CANONICAL
         chains, run = self._chains, result.run
         return [
@@ -278,9 +280,9 @@ class ResultPlanner:
             for link in links
         ]
 
-    def _ask(self, result: Result, active: ActiveRun, links: list[NewLink]) -> bool:
-        """Add what a spider asks for; False when a sample shows a lying worker."""
-        # What `start` yields are seeds, and a redirect leads no deeper.
+    def _add_spider_requests(self, result: Result, active: ActiveRun, links: list[NewLink]) -> bool:
+        """Add the requests of a spider; return False if a sample shows that the worker lies."""
+        # Requests of `start` are seeds; a redirect stays at its depth.
         depth = result.depth + (result.reason not in (START, REDIRECTED))
         for url, key, prio, extra in result.requests:
             if (result.run, key) in self._seen:
@@ -316,7 +318,7 @@ class ResultPlanner:
 
 
 def _counts(counts: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    """(reason, count), within bounds: a worker said it."""
+    """Return (reason, count) with limited size, because a worker sent them."""
     return tuple(
         (reason[:MOST_REASON], min(count, MOST_REJECTED))
         for reason, count in list(counts.items())[:MOST_KINDS]
@@ -324,8 +326,7 @@ def _counts(counts: dict[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _mark(result: Result, active: ActiveRun) -> bytes:
-    """What a worker has to know of the target of a redirect, if the job sends secrets: they stay
-    away from hosts that only a redirect has named."""
+    """Return the note that a redirect's target must not get the secrets of the job."""
     redirected = result.reason == REDIRECTED and b"${" in active.row.spec
     return encode(REDIRECT) if redirected else b""
 
@@ -335,18 +336,18 @@ def _stored_robots(file: RobotsFile | None, utc: float) -> StoredRobots | None:
 
 
 def _bounded_prio(prio: int) -> int:
-    """Nothing that a worker says passes for a sitemap, or leaves the column's range."""
+    """Limit a worker's priority to the column's range, below that of sitemaps."""
     return max(-MOST_PRIO, min(MOST_PRIO, prio))
 
 
 def _is_true(
     url: str, key: bytes, extra: bytes, active: ActiveRun, redirected: bool = False
 ) -> bool:
-    """Whether a worker told the canonical form and its key under the rules of the run."""
+    """Return whether a worker sent the right canonical URL and key under the run's rules."""
     try:
         rules = active.rules
         if not rules.are_known:
-            return True  # its workers know them; this master commits what they did, and waits
+            return True  # unknown rules: this master cannot check, and the run waits anyway
         if canonicalize(url, rules) != url:
             return False
         if redirected:
@@ -357,13 +358,13 @@ def _is_true(
 
 
 def _is_true_target(result: Result, active: ActiveRun) -> bool:
-    """Whether a worker told the key of the page that answered. Few redirect: each is checked."""
+    """Return whether a worker sent the right key of the page that answered."""
     target = result.redirected_to
     return target is None or _is_true(*target, b"", active)
 
 
 def _final(result: Result, active: ActiveRun) -> NewLink | None:
-    """The page that answered, if the job counts it once."""
+    """Return the page that answered after a redirect, if the job counts it once."""
     if result.redirected_to is None or not active.spec.scope.collapse_redirects:
         return None
     url, key = result.redirected_to
@@ -371,8 +372,7 @@ def _final(result: Result, active: ActiveRun) -> NewLink | None:
 
 
 def vouched_hosts(result: Result, spec: JobSpec) -> tuple[str, ...]:
-    """A seed that redirects elsewhere vouches for its target under the default scope, and what a
-    spider starts with are seeds."""
+    """Return hosts that the result adds to the default scope: targets of seeds."""
     if result.depth > 0 or spec.scope.hosts:
         return ()
     if result.reason in (START, REDIRECTED) and result.requests:

@@ -1,12 +1,11 @@
-"""Results on their way to the commit: put into sequence per worker, then queued.
+"""Put the results of each worker into sequence and queue them for the commit.
 
-Called by the leader for every RESULT, from XPUB or resent over the DEALER. Results may come twice,
-late, out of order, or before the HELLO of their sender (rule `leases`). What is contiguous counts
-as received and is told in BEAT and ACK; gaps are named at once, so that only they are resent.
+Called by the leader for every RESULT. Results may come twice, late, out of order, or before the
+HELLO of their sender (rule `leases`). Contiguous results count as received and are reported in BEAT
+and ACK; gaps are reported at once, so that only they are sent again.
 
-Invariants, asserted by `check()`:
-- committed <= received < every number that waits in `early`
-- the commit queue holds each number of a stream once, ascending
+Invariants, asserted by `check()`: - committed <= received < every number that waits in `early` -
+the commit queue holds each number of a stream once, ascending
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Received(msgspec.Struct):
     seq: int
     result: Result | BadBody
     received_at: float
-    promised: tuple[int, int] = (0, 0)  # (run, host), as the worker's HELLO told them
+    promised: tuple[int, int] = (0, 0)  # (run, host) from the worker's HELLO
 
 
 class Stream(msgspec.Struct):
@@ -46,11 +45,11 @@ class Stream(msgspec.Struct):
 
     @property
     def is_settled(self) -> bool:
-        """Nothing of it is under way."""
+        """Whether no result of it is in progress."""
         return self.committed == self.received and not self.early
 
     def received_after(self, number: int) -> set[int]:
-        """Requests whose results came, numbered above `number`."""
+        """Return the requests of recent results above `number`."""
         return {seq for result_number, seq in self.recent if result_number > number}
 
     def missing(self) -> list[tuple[int, int]]:
@@ -71,14 +70,14 @@ class Receiver:
         self.queue: deque[Received] = deque()
 
     def stream(self, key: StreamKey) -> Stream:
-        """A stream nobody has stored yet begins at 0: results may overtake HELLO."""
+        """Return a stream; a new one starts at 0, because results may arrive before HELLO."""
         stream = self.streams.get(key)
         if stream is None:
             stream = self.streams[key] = Stream(0, 0)
         return stream
 
     def take(self, header: Header, result: Result | BadBody, now: float) -> list[Received]:
-        """The results that became contiguous by this one; empty for a repeat or an early one."""
+        """Return the results that are contiguous now; empty for a repeated or early one."""
         key = (header.source, header.incarnation)
         stream = self.stream(key)
         number = header.sequence
@@ -112,4 +111,6 @@ class Receiver:
             last[received.stream] = received.number
         for stream in self.streams.values():
             assert stream.committed <= stream.received, "what is committed was received"
-            assert all(number > stream.received + 1 for number in stream.early), "early is early"
+            assert all(number > stream.received + 1 for number in stream.early), (
+                "early results are beyond the received ones"
+            )

@@ -35,7 +35,7 @@ class CancelOffline(msgspec.Struct, frozen=True):
     holder: str
     run: int
     now: float
-    asked: ClientAction | None = None
+    client_action: ClientAction | None = None
     shard: int = 0
 
 
@@ -147,9 +147,9 @@ class WishRow(msgspec.Struct, frozen=True):
 
 
 class RetryRow(msgspec.Struct, frozen=True):
-    """A retry that is under way; `asked.changed` requests are queued again so far."""
+    """A retry that is under way; `client_action.changed` requests are queued again so far."""
 
-    asked: ClientAction
+    client_action: ClientAction
     run: int
     reason: str
     host: int
@@ -226,7 +226,7 @@ class ChangeRun(msgspec.Struct, frozen=True):
     state: RunState
     reason: str
     now: float
-    asked: ClientAction | None = None  # a client's request: its answer is kept
+    client_action: ClientAction | None = None  # a client's request: its answer is kept
     others: tuple[int, ...] = ()
 
 
@@ -237,7 +237,7 @@ class TuneRun(msgspec.Struct, frozen=True):
     request: str
     run: int
     spec: bytes
-    asked: ClientAction | None = None
+    client_action: ClientAction | None = None
 
 
 class RunChanged(msgspec.Struct, frozen=True):
@@ -253,8 +253,8 @@ class SetDrain(msgspec.Struct, frozen=True):
     """Store that a worker gets no work, or gets some again. It holds until the next SetDrain,
     whoever leads and whatever process has the name.
 
-    By a person (`asked`): as it says. By the leader, when it meets the worker: `on` notes the life
-    of its supervisor, if none was known; without `on` it ends a drain of another life.
+    By a person (`client_action`): as it says. By the leader, when it meets the worker: `on` notes
+    the life of its supervisor, if none was known; without `on` it ends a drain of another life.
     """
 
     epoch: int
@@ -263,13 +263,13 @@ class SetDrain(msgspec.Struct, frozen=True):
     life: int
     now: float
     state: str = ""  # of the worker, for the answer
-    asked: ClientAction | None = None
+    client_action: ClientAction | None = None
 
 
 class DrainSet(msgspec.Struct, frozen=True):
     worker: str
     row: DrainRow | None  # as it is stored now; None: it may work
-    reply: bytes = b""  # to `asked`, also if it was given before
+    reply: bytes = b""  # to `client_action`, also if it was given before
 
 
 class SetWish(msgspec.Struct, frozen=True):
@@ -280,7 +280,7 @@ class SetWish(msgspec.Struct, frozen=True):
     host: int
     worker: str
     reply: bytes  # JSON
-    asked: ClientAction
+    client_action: ClientAction
     others: tuple[int, ...] = ()
 
 
@@ -316,7 +316,7 @@ class RetryDead(msgspec.Struct, frozen=True):
     run: int
     limit: int
     now: float
-    asked: ClientAction
+    client_action: ClientAction
     reason: str = ""  # only those that failed for it
     host: int = 0  # only those of it
 

@@ -17,12 +17,13 @@ from zcrawl.model.reasons.reason import without_detail
 from zcrawl.model.reasons.storage import NO_PAGE, RESULT_GAP
 from zcrawl.model.reasons.usage import BAD_SPEC
 from zcrawl.model.rows import RunRow
-from zcrawl.model.spec import UNREADABLE, Duplicates, Output, Recrawl
+from zcrawl.model.spec import UNREADABLE, Duplicates, OutputSpec, Recrawl
 from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import Change, SetDrain
 from zcrawl.submit.outputs import targets
 from zcrawl.submit.read import file_stem
 
+MAX_COOKIE_BYTES: Final = 60_000  # of a run; fits a BLOB of every database
 MOST_ACTIONS = 5  # that are told of a run
 SEEDING = "add_seeds"  # a part of a submission, and no action of its own
 # Requests that a run keeps as examples of its tallies, with what happened to them: so many of each
@@ -41,7 +42,7 @@ class _Spec(msgspec.Struct):
     """The only parts of a job spec that the store itself looks at."""
 
     scope: _Scope = msgspec.field(default_factory=_Scope)
-    output: Output = Output()
+    output: OutputSpec = OutputSpec()
     recrawl: Recrawl = Recrawl()
     duplicates: Duplicates = Duplicates()
 
@@ -143,3 +144,18 @@ def result_gap(change: Change, watermark: int) -> StoreDataError:
         f"{watermark}",
         code=RESULT_GAP,
     )
+
+
+def merge_cookies(kept: bytes, host: str, cookies: bytes) -> bytes:
+    """Return the stored cookies of a run with those of one host replaced.
+
+    They are one JSON object, host → what its worker sent; the leader never looks into it. The hosts
+    that changed longest ago go first when there is no room."""
+    hosts = msgspec.json.decode(kept, type=dict[str, str]) if kept else {}
+    hosts.pop(host, None)
+    hosts[host] = cookies.decode("utf-8", "replace")
+    data = msgspec.json.encode(hosts)
+    while len(data) > MAX_COOKIE_BYTES:
+        del hosts[next(iter(hosts))]
+        data = msgspec.json.encode(hosts)
+    return data

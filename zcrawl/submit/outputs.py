@@ -11,7 +11,7 @@ from typing import Final
 from zcrawl.errors import JobError
 from zcrawl.model.formats import FORMATS, all_endings, ending_of, format_of, is_capture
 from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED, SECRET_WRITTEN_OUT
-from zcrawl.model.spec import JobSpec, Output
+from zcrawl.model.spec import JobSpec, OutputSpec
 from zcrawl.submit.code import PLUGIN_NAME
 from zcrawl.text.patterns import lazy_pattern
 
@@ -42,7 +42,7 @@ def refuse_login(place: str) -> None:
         )
 
 
-def check_outputs(output: Output) -> None:
+def check_outputs(output: OutputSpec) -> None:
     if len(output.to) > MAX_TARGETS:
         raise JobError(f"output.to has {len(output.to)} entries; at most {MAX_TARGETS}")
     for entry in output.to:
@@ -94,7 +94,7 @@ def check_outputs(output: Output) -> None:
             raise JobError(f"output.{key} is {getattr(output, key)}; it cannot be negative")
 
 
-def targets(output: Output, stem: str) -> list[tuple[str, str]]:
+def targets(output: OutputSpec, stem: str) -> list[tuple[str, str]]:
     """(path, format) of each file; `{run}` is left for who knows the number."""
     files = []
     for entry in output.to:

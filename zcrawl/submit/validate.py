@@ -19,10 +19,10 @@ from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.pace import parse_hours
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.model.reasons.usage import UNKNOWN_KEY
-from zcrawl.model.request_headers import FORBIDDEN_HEADERS
 from zcrawl.model.spec import (
     CRAWL,
     ENGINES,
+    FORBIDDEN_HEADERS,
     JobSpec,
     check_duplicates,
     check_recrawl,

@@ -183,7 +183,7 @@ class Operators:
             return done()
         finally:
             again = [seq for seq in dead if requests[seq].state is RequestState.QUEUED]
-            self._requeued.setdefault(command.asked.request, []).extend(again)
+            self._requeued.setdefault(command.client_action.request, []).extend(again)
 
     # ------------------------------------------------------------ at the end
 

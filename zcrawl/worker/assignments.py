@@ -1,7 +1,7 @@
-"""What a leader hands to a worker and takes back: grants, assignments, run configs, cancels.
+"""Handle messages of the leader: grants, assignments, run configurations, cancels.
 
-A part of the worker machine. A refusal is always said, with its reason, so that the leader can
-give the URL to somebody else. Messages may overtake each other: an assignment that was sent
+A part of the worker machine. A refused URL is always reported with its reason, so that the
+leader can give it to another worker. Messages may overtake each other: an assignment that was sent
 before a revocation and comes after it must not undo it, hence the barrier.
 """
 
@@ -49,21 +49,21 @@ from zcrawl.worker.known_links import KnownLinks
 class Assignments:
     def __init__(self, intake: Intake, known_links: KnownLinks) -> None:
         self.assigned = 0  # highest ASSIGN sequence taken in
-        self.heard = 0  # highest sequence of anything that came from this leader
+        self.heard = 0  # highest message number from this leader
         self._intake, self._known = intake, known_links
         self._barrier = 0  # assignments numbered below were overtaken by a revocation
         self._runs: dict[int, int] = {}  # run → revision
         self._codes: dict[int, str] = {}  # run → hash of its spider's file
-        self._awaited: set[int] = set()  # runs whose file has not come
+        self._awaited: set[int] = set()  # runs whose spider file has not arrived
         self._lacking: dict[int, str] = {}  # run → what it needs and is not here
 
     def new_epoch(self) -> None:
-        """Another leader counts its messages anew."""
+        """Start counting the messages of another leader."""
         self.assigned = self.heard = 0
         self._barrier = 0
 
     def welcome(self, header: Header, welcome: Welcome, now: float, effects: WorkerEffects) -> None:
-        """Nothing that was granted before counts any more, but for what the leader adopted."""
+        """Forget all earlier grants, except what the leader adopted."""
         intake = self._intake
         intake.void_grants()
         self._barrier = header.sequence
@@ -87,7 +87,7 @@ class Assignments:
         now: float,
         effects: WorkerEffects,
     ) -> list[Assignment]:
-        """Those that the leader wants ended, not fetched."""
+        """Take assignments; return those that must end without a fetch."""
         overtaken = header.sequence < self._barrier
         if not welcomed or overtaken:
             reason = OVERTAKEN if overtaken else NOT_WELCOMED
@@ -98,7 +98,7 @@ class Assignments:
         refused: list[Rejection] = []
         ended: list[Assignment] = []
         for assignment in assign.urls:
-            # If it runs already, its own result tells what became of it.
+            # If it runs already, its own result reports the outcome.
             if assignment.verdict and not draining and self._intake.give_up(assignment.seq):
                 ended.append(assignment)
                 continue
@@ -112,7 +112,7 @@ class Assignments:
         return ended
 
     def _take(self, epoch: int, assignment: Assignment) -> str | None:
-        """None: taken in. Otherwise why not."""
+        """Take one assignment; return None, or why not."""
         if assignment.run not in self._runs:
             return UNKNOWN_RUN
         if assignment.run in self._lacking:
@@ -131,7 +131,7 @@ class Assignments:
                 effects.append(AdoptRun(config))
 
     def adopt_code(self, code: Code, effects: WorkerEffects) -> None:
-        """Only what a CONFIG announced: nobody else can make this worker run anything."""
+        """Keep a spider's file, only if a CONFIG announced its hash."""
         runs = [run for run, sha256 in self._codes.items() if sha256 == code.sha256]
         if hashlib.sha256(code.source).hexdigest() != code.sha256:
             effects.append(Note(CODE_REFUSED, f"not what its hash {code.sha256[:12]} says"))
@@ -142,7 +142,7 @@ class Assignments:
             self._awaited.difference_update(runs)
 
     def lack(self, run: int, what: str, leader: str, effects: WorkerEffects) -> None:
-        """What a run needs is not here: what has not started goes to somebody who has it."""
+        """Give back what has not started of a run that needs something missing here."""
         self._lacking[run] = what = what[:1_000]
         refused: list[Rejection] = []
         for seq in self._intake.queued():
@@ -164,7 +164,7 @@ class Assignments:
                 self._give_back_host(header.source, grant.host, effects)
 
     def _give_back_host(self, leader: str, host: int, effects: WorkerEffects) -> None:
-        """A revoked host: what has not started goes back, what runs is finished."""
+        """Give back what has not started of a revoked host; running requests finish."""
         refused: list[Rejection] = []
         for seq in self._intake.queued():
             held = self._intake.held[seq]
@@ -174,7 +174,7 @@ class Assignments:
         _reject(leader, refused, effects)
 
     def give_back_queued(self, leader: str, effects: WorkerEffects) -> None:
-        """This worker drains: what has not started goes elsewhere."""
+        """Give back everything that has not started, because this worker drains."""
         refused: list[Rejection] = []
         for seq in self._intake.queued():
             held = self._intake.finish(seq)
@@ -184,7 +184,7 @@ class Assignments:
             _reject(leader, refused, effects)
 
     def give_back_waiting(self, leader: str, now: float, effects: WorkerEffects) -> None:
-        """A host that has to wait keeps no URLs here: they would use up this worker's credit."""
+        """Give back the URLs of hosts with a long wait, which would use up the credit."""
         refused: list[Rejection] = []
         for seq in self._intake.waiting_long(now):
             held = self._intake.finish(seq)
@@ -193,13 +193,13 @@ class Assignments:
         _reject(leader, refused, effects)
 
     def confirm_grants(self, leader: str, effects: WorkerEffects) -> None:
-        """Lowered grants are named once they are in force."""
+        """Confirm lowered grants that are in force now."""
         confirmed = self._intake.confirmations()
         if confirmed:
             effects.append(SendToMaster(leader, Accept(self.assigned, confirmed)))
 
     def withdraw(self, leader: str, tokens: list[tuple[int, int]], effects: WorkerEffects) -> None:
-        """The leader does not want these started now: what has not started goes back."""
+        """Give back those of these requests that have not started."""
         withdrawn_tokens = set(tokens)
         refused: list[Rejection] = []
         for seq in self._intake.queued():

@@ -1,7 +1,7 @@
-"""What happens to a worker, and what a worker wants done: the vocabulary of its machine.
+"""Events and effects of a worker: the input and output of its machine.
 
-Events are past tense and come from the edge (sockets, the pipeline, the clock); effects are
-imperative and go there.
+Events are in past tense and come from outside (sockets, pipeline, clock). Effects are imperative
+and are carried out by `driver.loop`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from zcrawl.mesh.messages import Body, Code, Header, RunConfig
 from zcrawl.model.host import RobotsFile
-from zcrawl.model.note import Note as Note
+from zcrawl.model.log_event import Note as Note
 from zcrawl.worker.held_requests import Held
 from zcrawl.worker.results.attempt import Attempt
 
@@ -32,21 +32,21 @@ class FetchEnded(msgspec.Struct, frozen=True):
 
 
 class ResultRefused(msgspec.Struct, frozen=True):
-    """The edge cannot send this result: it cannot be encoded, or is too large for a frame."""
+    """This result cannot be sent: it cannot be encoded, or is too large for a frame."""
 
     number: int
     detail: str
 
 
 class HopWanted(msgspec.Struct, frozen=True):
-    """A running fetch wants one more request; by now it may know what robots.txt asks for."""
+    """A running fetch waits for one more request, maybe with a new crawl delay."""
 
     seq: int
     crawl_delay_s: float = 0.0
 
 
 class StartedLate(msgspec.Struct, frozen=True):
-    """A request goes out only now, long after its permit: the next one counts from here."""
+    """A request starts only now, long after its permit: the pace counts from here."""
 
     seq: int
 
@@ -124,7 +124,7 @@ class AdoptCode(msgspec.Struct, frozen=True):
 
 
 class ForgetRun(msgspec.Struct, frozen=True):
-    """The run has ended: nothing of it comes any more."""
+    """Forget a run that has ended."""
 
     run: int
 

@@ -1,16 +1,15 @@
-"""What a worker holds: assignments by request, queued per host, started at the host's pace.
+"""The requests that a worker holds, queued per host and started at the host's pace.
 
-Who fills the host queues: ASSIGN, through the worker machine. Who empties them: `start_due`,
-when a slot is free, the host's pace allows, its grant has room and the permission to start is
-fresh; or a cancel, a drain, a lost grant.
+ASSIGN fills the queues. `start_due` takes requests out when a slot is free, the host's pace allows
+it, its grant has room and the permission to start is fresh. A cancel, a drain or a lost grant
+removes them too.
 
-Of one host the runs take turns; each run's requests go by priority, attempt, depth and number: a
-worker holds some seconds of requests, and what comes later may be more urgent. Hosts that may start
-at the same moment take turns too.
+Runs take turns on a host. Requests of a run are ordered by priority, attempt, depth and number,
+because a request that arrives later may be more urgent. Hosts that may start at the same moment
+take turns too.
 
-A request is held once, whatever the number of assignments that named it: a newer lease replaces
-the token. A lowered grant is in force, and is reported so, when no more than that many of the
-host's requests run.
+A request is held once, even if several assignments named it; a newer lease replaces the token. A
+lowered grant is in force, and is confirmed, when no more than that many of the host's requests run.
 
 Invariants, asserted by `check()`:
 - running requests of a host never exceed the largest grant that has been in force
@@ -37,9 +36,9 @@ from zcrawl.worker.results.attempt import Attempt
 from zcrawl.worker.shared_limits import GroupBook, Keys
 
 MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
-LONGEST_WAIT_S = 7.0  # what cannot start sooner goes back: it would use up this worker's credit
-LONGEST_TOLD_S = 100_000.0  # until a host's next request; a RESULT that says more is refused
-STALLED_S = 1.0  # after this a request to a host that never answered takes nobody's slot
+LONGEST_WAIT_S = 7.0  # requests that wait longer are given back, so that they use no credit
+LONGEST_TOLD_S = 100_000.0  # the longest reported wait of a host; a RESULT with more is refused
+STALLED_S = 1.0  # after this, a request to a host that never answered uses no slot
 MOST_STALLED = 4  # times the slots, of such requests
 STOOD_STILL_S = 2.0  # beyond the usual pause between two turns of the loop
 
@@ -48,8 +47,11 @@ NO_KEY = (0, 0, 0, 0, 0)
 
 
 def _key(assignment: Assignment) -> tuple[int, int, int, int, int]:
-    """The order within a host. What failed before goes behind what was not tried yet: pages that
-    hang would otherwise be the only ones that a host that is probed one by one is asked for."""
+    """Return the sort key of a request within its host.
+
+    Requests that failed before come after untried ones. Otherwise a host that is probed with one
+    request at a time would only get pages that hang.
+    """
     return assignment.run, assignment.prio, assignment.attempt, assignment.depth, assignment.seq
 
 
@@ -77,10 +79,10 @@ class HostWork(msgspec.Struct):
     last_key: tuple[int, int, int, int, int] = NO_KEY  # of the newest in the queue
     mixed: bool = False  # the queue is not in the order in which it is to be worked off
     turns: dict[int, int] = msgspec.field(default_factory=dict)  # run → its last turn, if mixed
-    hops: deque[int] = msgspec.field(default_factory=deque)  # running, want one more request
+    hops: deque[int] = msgspec.field(default_factory=deque)  # running, wait for a hop
     running: int = 0
-    scheduled: bool = False  # stands in the heap of those that want to start a request
-    hop_scheduled: bool = False  # stands in the heap of those that want a hop
+    scheduled: bool = False  # is in the heap of hosts with a request to start
+    hop_scheduled: bool = False  # is in the heap of hosts with a hop to start
     groups: Keys = ()
 
     @property
@@ -89,7 +91,7 @@ class HostWork(msgspec.Struct):
         return self.running < min(most, self.grant.concurrency)
 
     def renew_interval(self) -> None:
-        """A longer interval counts from the last start on, not only from the next one."""
+        """Apply the interval; a longer one counts from the last start on."""
         interval_s = max(self.grant.interval_s, self.crawl_delay_s, self.manners.throttle.slow_s)
         self.pace.next_at += max(0.0, interval_s - self.pace.interval_s)
         self.pace.interval_s = interval_s
@@ -114,7 +116,8 @@ class Intake:
     # ------------------------------------------------------------ taking in
 
     def adopt_grant(self, epoch: int, grant: Grant, now: float) -> None:
-        """The newest (epoch, revision) wins; the pace is never pulled nearer."""
+        """Apply a grant; the newest (epoch, revision) wins, and the next start never moves
+        earlier."""
         host = self.hosts.get(grant.host)
         if host is None:
             pace = Pace(grant.interval_s, grant.burst, now + grant.next_in_s)
@@ -140,13 +143,13 @@ class Intake:
             host.renew_interval()
 
     def void_grants(self) -> None:
-        """What was granted up to here counts no more."""
+        """Forget all grants so far."""
         for host in self.hosts.values():
             host.grant = msgspec.structs.replace(host.grant, concurrency=0)
         self._unconfirmed.clear()
 
     def take(self, epoch: int, assignment: Assignment) -> str | None:
-        """None: taken in. Otherwise the reason of a REJECT."""
+        """Take a request; return None, or the reason of a REJECT."""
         held = self.held.get(assignment.seq)
         if held is not None:
             if assignment.host != held.assignment.host:
@@ -173,8 +176,10 @@ class Intake:
     # ------------------------------------------------------------ starting and ending
 
     def start_due(self, now: float, most: int) -> tuple[list[Held], list[int]]:
-        """Up to `most` requests that start now, and running ones whose next hop may go: those
-        hold a slot already, so they come first and have no limit."""
+        """Return up to `most` requests to start now, and running ones whose next hop may start.
+
+        Running requests have a slot already, so their hops come first and have no limit.
+        """
         hops: list[int] = []
         while (host_id := self._next_due(self._hop_timers, now)) is not None:
             host = self.hosts[host_id]
@@ -209,7 +214,7 @@ class Intake:
         return started, hops
 
     def _take_next(self, host: HostWork) -> int:
-        """Off its queue: of the run whose turn it is, what sorts first."""
+        """Take the first request of the run whose turn it is."""
         if not host.mixed:
             return host.queue.popleft()
         turns = host.turns
@@ -239,12 +244,13 @@ class Intake:
         return None
 
     def _ready_at(self, host: HostWork) -> float:
-        """When its own pace and those of its groups allow a request."""
+        """Return when the paces of the host and of its groups allow a request."""
         own = host.pace.ready_at()
         return own if not host.groups else max(own, self.groups.ready_at(host.groups))
 
     def want_hop(self, seq: int, crawl_delay_s: float = 0.0) -> bool:
-        """A running fetch wants one more request (a redirect, robots.txt), at the host's pace."""
+        """Queue one more request of a running fetch (a redirect, robots.txt) for the host's
+        pace."""
         held = self.held.get(seq)
         if held is None or not held.started:
             return False
@@ -257,8 +263,10 @@ class Intake:
         return True
 
     def put_off(self, seq: int, now: float) -> None:
-        """A request goes out only now: the next one keeps its distance from here. Lateness does
-        not add up, and a host without a pace has no distance to keep."""
+        """Count the pace from now, because a permitted request starts only now.
+
+        So delays do not add up. A host without a pace needs no distance.
+        """
         held = self.held.get(seq)
         if held is not None and held.started:
             pace = self.hosts[held.assignment.host].pace
@@ -267,7 +275,7 @@ class Intake:
             self.groups.put_off(held.groups, now)
 
     def finish(self, seq: int) -> Held | None:
-        """The fetch of a request ended, or was cut off."""
+        """Remove a request whose fetch ended or was cancelled."""
         held = self.held.pop(seq, None)
         if held is None:
             return None
@@ -286,7 +294,7 @@ class Intake:
         return held
 
     def give_up(self, seq: int) -> bool:
-        """Nothing of this request will start here; False if it has started."""
+        """Remove a request that has not started; return False if it has."""
         held = self.held.get(seq)
         if held is not None and held.started:
             return False
@@ -294,21 +302,26 @@ class Intake:
         return True
 
     def places(self, slots: int, now: float) -> int:
-        """Its slots, and one for each request that a host without any answer to show keeps waiting:
-        a hundred dead names at once would keep all other hosts from their first page."""
+        """Slots, plus one for each request that waits for the first answer of its host.
+
+        Otherwise a hundred dead hosts would block the first page of all others.
+        """
         late = now - STALLED_S
         waiting = itertools.takewhile(lambda at: at <= late, self._first_asked.values())
         return slots + min(sum(1 for _ in waiting), MOST_STALLED * slots)
 
     def turned(self, now: float, usual_s: float) -> None:
-        """Told of every turn of the loop, of which there is one in `usual_s`. After a longer pause
-        this process slept: what was under way tells nothing about its host's speed."""
+        """Note a turn of the event loop, usually every `usual_s`.
+
+        After a longer pause this process was suspended, and the duration of its fetches says
+        nothing about the hosts.
+        """
         if now - self._turned_at > usual_s + STOOD_STILL_S:
             self._stood_still_until = now
         self._turned_at = now
 
     def learn(self, seq: int, attempt: Attempt, now: float) -> Manner | None:
-        """What a finished request tells about its host counts from now on; the news of it."""
+        """Apply what a finished request shows about its host; return changes for the leader."""
         held = self.held.get(seq)
         host = self.hosts.get(attempt.assignment.host)
         if held is None or host is None:
@@ -325,7 +338,7 @@ class Intake:
         return host.manners.news()
 
     def waiting_long(self, now: float) -> list[int]:
-        """Requests whose host is not asked again soon."""
+        """Return requests whose host will not get a request soon."""
         late = {
             host_id
             for host_id, host in self.hosts.items()
@@ -340,7 +353,7 @@ class Intake:
         return 0.0 if host is None else min(max(0.0, host.pace.next_at - now), LONGEST_TOLD_S)
 
     def granted(self) -> list[tuple[int, int]]:
-        """(host, requests at a time) of the hosts that it holds requests of."""
+        """Return (host, requests at a time) of the hosts that have requests here."""
         hosts = {held.assignment.host for held in self.held.values()}
         return [(host_id, self.hosts[host_id].grant.concurrency) for host_id in sorted(hosts)]
 
@@ -348,7 +361,7 @@ class Intake:
         return [seq for seq, held in self.held.items() if not held.started]
 
     def confirmations(self) -> list[tuple[int, int]]:
-        """(host, revision) of grants that have come into force since the last call."""
+        """Return (host, revision) of grants that came into force since the last call."""
         confirmed = []
         for host_id in list(self._unconfirmed):
             host = self.hosts[host_id]
@@ -358,7 +371,7 @@ class Intake:
         return confirmed
 
     def forget_idle(self, now: float) -> None:
-        """Hosts that are not ours any more leave memory when their pace has nothing to tell."""
+        """Forget hosts that this worker no longer owns, once their pace has passed."""
         for host_id, host in list(self.hosts.items()):
             busy = host.queue or host.running or host_id in self._unconfirmed
             if host.grant.concurrency == 0 and not busy and host.pace.next_at <= now:
@@ -393,7 +406,7 @@ class Intake:
         assert set(queued).isdisjoint(running), "queued or running, never both"
         assert set(queued) | set(running) == set(self.held), "held is queued or running"
         assert self.running == len(running) == sum(h.running for h in self.hosts.values())
-        assert self._first_asked.keys() <= set(running), "who waits for a first answer runs"
+        assert self._first_asked.keys() <= set(running), "first answers are of running requests"
         for key, group in self.groups.groups.items():
             under = sum(key in self.held[seq].groups for seq in running)
             assert group.running == under, "a group's running requests are counted"

@@ -1,8 +1,8 @@
-"""How one host behaves, as its owner sees it: from each finished request to throttle and breaker.
+"""The health of one host: update throttle and breaker with each finished request.
 
-Called by `held_requests`, which keeps one `HostManners` per host between requests. What
-changes travels with the result to the leader, who stores it and tells the next owner, so that
-neither a restart nor a failover forgets that a server asked for patience. Pure.
+Called by `held_requests`, which keeps one `HostManners` per host between requests. Changes
+are sent with the result to the leader, which stores them and sends them to the next owner, so that
+they survive a restart or failover. Pure.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class HostManners(msgspec.Struct):
     _told: Manner = NOTHING_SPECIAL
 
     def adopt(self, manner: Manner) -> None:
-        """What a previous owner knew; for one that knows nothing yet."""
-        if not self.breaker.known and self.breaker.failures == 0:
+        """Take over what a previous owner knew, if this one knows nothing yet."""
+        if not self.breaker.has_answered and self.breaker.failures == 0:
             self.throttle.slow_s = manner.slow_s
             self.breaker.failures, self.breaker.opens = manner.failures, manner.opens
-            self.breaker.known = manner.failures == 0
+            self.breaker.has_answered = manner.failures == 0
             self._told = manner
 
     def ended(
@@ -43,17 +43,17 @@ class HostManners(msgspec.Struct):
         *,
         timed: bool = True,
     ) -> float | None:
-        """A request ended so; the moment before which the host must be left alone, if any.
+        """Count a finished request; return until when the host must get no request, if at all.
 
         `interval_s` is what the jobs allow, `concurrency` this owner's part. Without `timed` this
-        process slept meanwhile: neither silence nor a late answer was the host's.
+        process was suspended meanwhile, so times say nothing about the host.
         """
         if attempt.reason == ROBOTS_UNAVAILABLE and attempt.retry is RetryClass.POSTPONED:
             return now + (attempt.retry_after_s or 0.0)
         if attempt.reason in SILENT:
             return self.breaker.failed(attempt.reason, started_at, now) if timed else None
         if attempt.status == 0:
-            return None  # nothing was asked for
+            return None  # no request was sent
         self.breaker.answered()
         if attempt.retry is RetryClass.THROTTLED:
             return self.throttle.refused(started_at, attempt.retry_after_s, interval_s, now)
@@ -65,7 +65,7 @@ class HostManners(msgspec.Struct):
         return None
 
     def news(self) -> Manner | None:
-        """What the leader does not know yet."""
+        """Return the state if the leader does not know it yet."""
         last_report, throttle, breaker = self._told, self.throttle, self.breaker
         if (
             last_report.slow_s == throttle.slow_s

@@ -1,8 +1,7 @@
 """The worker as a pure machine: messages and finished fetches in, effects out.
 
-Called by `driver.loop` with real sockets and by the simulated world. It decides whom to follow (the
-leader with the highest epoch), what may start (rule `permission`), what to report, resend and
-forget.
+Called by `driver.loop` with real sockets and by the simulated world. It decides which leader to
+follow (the highest epoch), what may start (rule `permission`), what to report, resend and forget.
 
 State of the link to the leader:
 
@@ -26,13 +25,13 @@ a BEAT echoed, of whichever epoch. Greeting does not end this permission and doe
 what a worker holds can only become less until WELCOME. A leader moves a host LOST_AFTER (10)
 heartbeats after the last one it received; a new leader moves it when its owner's HELLO is here and
 the WELCOME that takes it away is confirmed, or when the stored lease, and with it any permission
-that an earlier leader gave, is over. So no two owners start requests at the same time, whoever was
-paused in between.
+that an earlier leader gave, is over. So no two owners start requests at the same time, even if
+a process was paused in between.
 
-A leader has no way to a worker that it has forgotten, and one that it believes deaf does not hear
-it: both are missing in BEAT, and greet by themselves.
+A leader cannot reach a worker that it has forgotten, and a deaf worker does not hear it. BEAT lists
+neither of them, and both say HELLO by themselves.
 
-Why a leader refuses a worker, in words; a worker that stays refused ends with them. Pure.
+A worker that stays refused ends with the leader's reason. Pure.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ from zcrawl.worker.results.attempt import Attempt, by_verdict, unsendable
 
 
 def refusal_text(worker: str, stale: Stale) -> str:
-    """Empty if this STALE is about something else than whether the worker may join at all."""
+    """Return why the worker may not join; empty if this STALE is about something else."""
     if stale.reason == DUPLICATE_ID:
         return f"another live process has the id {worker}: {stale.other}"
     return stale.other if stale.reason in (NAME_NOT_ALLOWED, KEY_NOT_ALLOWED) else ""
@@ -103,9 +102,9 @@ def refusal_text(worker: str, stale: Stale) -> str:
 
 HELLO_AGAIN_S = 1.0
 DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s; lists are edited
-UNLISTED_S = 3.0  # after a WELCOME; a BEAT from before it may come as late
+UNLISTED_S = 3.0  # after a WELCOME, because an older BEAT may arrive this late
 EPOCH_PATIENCE_S = 60.0  # without a BEAT of our epoch; the database that gave it may be lost
-LOWER_BEATS = 20  # who leads beats on; a master that led repeats its last BEAT to a new subscriber
+LOWER_BEATS = 20  # more than a former leader repeats: only its last BEAT, to subscribers
 
 
 class LeaderLink(enum.Enum):
@@ -132,8 +131,8 @@ class WorkerMachine:
         self.slots = slots
         self.intake = Intake()
         self.outbox = Outbox()
-        self.known = KnownLinks()
-        self.assignments = Assignments(self.intake, self.known)
+        self.known_links = KnownLinks()
+        self.assignments = Assignments(self.intake, self.known_links)
         self.link = LeaderLink.ALONE
         self.epoch = 0
         self.leader = ""
@@ -185,7 +184,7 @@ class WorkerMachine:
         return effects
 
     def next_wakeup(self, now: float) -> float:
-        """The next moment at which a tick can do something."""
+        """Return the next moment at which a tick can do something."""
         if self.link is LeaderLink.ALONE:
             return float("inf")
         if self.link is LeaderLink.GREETING:
@@ -209,14 +208,16 @@ class WorkerMachine:
             effects.append(SendToMaster(header.source, Stale(STALE_EPOCH)))
             self._lower_beats += isinstance(body, Beat)
             if self._lower_beats > LOWER_BEATS and now - self._beat_at > EPOCH_PATIENCE_S:
-                text = f"{header.source} leads in epoch {header.epoch}, nobody in {self.epoch}"
+                text = (
+                    f"{header.source} leads in epoch {header.epoch}; {self.epoch} has no leader now"
+                )
                 effects.append(Exit(f"{text}: a new process follows it"))
             return
         if header.subject not in (0, self.incarnation):
             effects.append(Note("meant_for_a_predecessor", type(body).__name__))
             return
         if isinstance(body, NotLeader):
-            return  # the leader's own BEAT tells who leads
+            return  # only the leader's own BEAT counts
         if header.epoch > self.epoch:
             if not isinstance(body, Beat):
                 return  # a leader announces itself by BEAT before anything else
@@ -265,10 +266,10 @@ class WorkerMachine:
         self.link = LeaderLink.GREETING
         self._hello_number += 1
         self._greeted_at = now
-        self._say_hello(now, effects)
+        self._send_hello(now, effects)
 
-    def _say_hello(self, now: float, effects: WorkerEffects) -> None:
-        """The same number on a repeat: only a new HELLO voids an older WELCOME."""
+    def _send_hello(self, now: float, effects: WorkerEffects) -> None:
+        """Send HELLO; a repeat has the same number, because a new number voids an older WELCOME."""
         self._hello_at = now
         number, heard = self._hello_number, self.assignments.heard
         hello = hello_of(self.intake, self.outbox, self._about, number, heard)
@@ -291,7 +292,7 @@ class WorkerMachine:
         self, header: Header, welcome: Welcome, now: float, effects: WorkerEffects
     ) -> None:
         if self.link is not LeaderLink.GREETING or welcome.hello != self._hello_number:
-            return  # late: it would undo what was granted since
+            return  # too late: it would undo later grants
         if now - self._greeted_at > PERMISSION_S:
             # It slept over it: the leader may have lost us since, and given to others what this
             # grants.
@@ -312,7 +313,7 @@ class WorkerMachine:
             return
         for settled in self.outbox.settle(ack.upto, ack):
             if settled.disposition is Disposition.APPLIED:
-                self.known.add(settled.result)
+                self.known_links.add(settled.result)
         self.outbox.note_received(ack.received)
         self._resend_entries(self.outbox.missing(ack.missing, now), effects)
 
@@ -323,12 +324,12 @@ class WorkerMachine:
             self._refused_since = now if self._refused_since is None else self._refused_since
             if now - self._refused_since > DUPLICATE_PATIENCE_S:
                 effects.append(Exit(refusal, refused=True))
-            return  # the repeated HELLO asks again
+            return  # the repeated HELLO gets another answer
         if stale.reason == DUPLICATE_ID:
             return
         if stale.reason == STORE_BEHIND:
-            # Our successor has acked nothing that the database does not know.
-            effects.append(Exit("the database lost results of ours that were committed"))
+            # A new process has no acked results that the database lost.
+            effects.append(Exit("the database lost committed results of this worker"))
             return
         self._greet(now, effects)
 
@@ -343,7 +344,7 @@ class WorkerMachine:
         if held is None:
             effects.append(Note("result_of_cancelled"))
             return
-        self.known.leave_out(attempt)
+        self.known_links.leave_out(attempt)
         attempt.take_lease(held.epoch, held.assignment)
         attempt.host_next_in_s, attempt.manner = next_in_s, manner
         self._report(attempt, now, effects)
@@ -369,9 +370,9 @@ class WorkerMachine:
         if self.link is LeaderLink.GREETING and now - self._greeted_at > PERMISSION_S:
             self._greet(now, effects)
         elif self.link is LeaderLink.GREETING and now - self._hello_at >= HELLO_AGAIN_S:
-            self._say_hello(now, effects)
+            self._send_hello(now, effects)
         if self.link is not LeaderLink.WELCOMED:
-            return  # a heartbeat of somebody unknown would only call for another HELLO
+            return  # the leader would only ask an unknown worker for another HELLO
         if now >= self._pulse.due_at:
             self.assignments.give_back_waiting(self.leader, now, effects)
             self.intake.forget_idle(now)
@@ -411,5 +412,5 @@ class WorkerMachine:
         self.intake.check()
         self.outbox.check()
         assert self.link is not LeaderLink.ALONE or self.permitted_until == 0.0, (
-            "a worker that follows nobody starts nothing"
+            "a worker without a leader starts nothing"
         )

@@ -1,8 +1,8 @@
-"""The worker's outbox: every result that nobody has acked yet, numbered, in order.
+"""The worker's outbox: every result without an ack, numbered, in order.
 
-Who fills it: the worker machine, once per finished fetch. Who empties it: ACK (cumulative) and
-WELCOME (its watermark). What the leader has received but not committed is kept and not resent:
-a slow commit must not cause a storm (rule `result window`).
+The worker machine adds a result for each finished fetch. ACK (cumulative) and WELCOME (its
+watermark) remove them. Results that the leader has received but not committed are kept and not sent
+again, so that a slow commit does not cause many messages (rule `result window`).
 
 Invariants, asserted by `check()`:
 - numbers are contiguous: acked+1 .. produced
@@ -42,7 +42,7 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 def size_of(result: Result) -> int:
-    """About the bytes of a result on the wire."""
+    """Return about how many bytes a result has when sent."""
     links = sum(len(url) + 20 for url, _ in result.links)
     if result.requests:
         links += sum(len(url) + len(extra) + 30 for url, _, _, extra in result.requests)
@@ -63,7 +63,7 @@ class Outbox:
         return len(self._entries)
 
     def room(self, running: int) -> int:
-        """How many more fetches may start: each running one will need a place."""
+        """Return how many more fetches may start: each running one will need a place."""
         if self.bytes >= WINDOW_BYTES:
             return 0
         return max(0, WINDOW_RESULTS - len(self._entries) - running)
@@ -88,7 +88,7 @@ class Outbox:
         return entry
 
     def settle(self, upto: int, ack: Ack | None) -> list[Settled]:
-        """Forget everything up to `upto`; an ACK tells what became of each."""
+        """Forget everything up to `upto`; an ACK has the outcome of each."""
         settled = []
         while self._entries and self._entries[0].number <= upto:
             entry = self._entries.popleft()
@@ -99,7 +99,7 @@ class Outbox:
         return settled
 
     def reported(self) -> list[tuple[int, int, int, int]]:
-        """(number, run, host, seq) of what is not settled, for a leader that knows nothing."""
+        """Return (number, run, host, seq) of unsettled results, for a new leader."""
         return [
             (entry.number, entry.result.run, entry.result.host, entry.result.seq)
             for entry in self._entries
@@ -109,7 +109,7 @@ class Outbox:
         self.received = max(self.received, min(received, self.produced))
 
     def restart(self, watermark: int, now: float) -> list[Settled]:
-        """A leader said WELCOME: it knows what is committed, and has received nothing else."""
+        """Apply a WELCOME: the leader knows what is committed and has received nothing else."""
         settled = self.settle(watermark, None)
         self.received = self.acked
         for entry in self._entries:
@@ -118,7 +118,7 @@ class Outbox:
         return settled
 
     def missing(self, gaps: Iterable[tuple[int, int]], now: float) -> list[Entry]:
-        """The entries of the gaps that the leader named, to be resent at once."""
+        """Return the entries of the gaps that the leader named, to send again at once."""
         entries: list[Entry] = []
         for first, last in gaps:
             for entry in self._entries:
@@ -128,7 +128,8 @@ class Outbox:
         return entries[:RESEND_BATCH]
 
     def due(self, now: float) -> list[Entry]:
-        """Unreceived entries whose time has come, oldest first; each then waits twice as long."""
+        """Return unreceived entries whose time has come, oldest first; each then waits twice as
+        long."""
         entries: list[Entry] = []
         for entry in self._entries:
             if len(entries) == RESEND_BATCH:
@@ -140,7 +141,7 @@ class Outbox:
         return entries
 
     def next_resend_at(self) -> float:
-        """When the oldest unreceived entry is due; younger ones are looked at by then."""
+        """Return when the oldest unreceived entry is due."""
         at = self.received - self.acked
         return self._entries[at].resend_at if at < len(self._entries) else float("inf")
 

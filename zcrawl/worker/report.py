@@ -1,8 +1,7 @@
-"""What a worker reports of itself: by HELLO, and by heartbeats (when the next one is due, and what
-it says).
+"""The reports of a worker about itself: HELLO and heartbeats.
 
-A part of the worker machine. A heartbeat tells what the worker holds, has produced and has heard,
-and what was measured since the last one. Pure.
+A part of the worker machine. A heartbeat lists what the worker holds, has produced and has
+received, and the measurements since the last one. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Pulse:
     def __init__(
         self, intake: Intake, outbox: Outbox, assignments: Assignments, slots: int
     ) -> None:
-        self.interval_s = 1.0  # as the leader says
+        self.interval_s = 1.0  # set by the leader
         self.due_at = 0.0
         self._intake, self._outbox, self._assignments = intake, outbox, assignments
         self._slots = slots
@@ -31,21 +30,20 @@ class Pulse:
         self._lag_ms = 0.0
 
     def adopt_interval(self, interval_s: float, now: float) -> None:
-        """As a WELCOME or BEAT says: it follows the number of workers, and the leader judges the
-        silence of all by it."""
+        """Set the interval of a WELCOME or BEAT; it depends on the number of workers."""
         if interval_s != self.interval_s and interval_s > 0:
             self.interval_s = min(interval_s, HEARTBEAT_MOST_S)
             self.due_at = min(self.due_at, now + self.interval_s)
 
     def count(self) -> None:
-        """A fetch has ended."""
+        """Count a fetch that ended."""
         self._counted += 1
 
     def measured(self, rss_bytes: int, lag_ms: float) -> None:
         self._rss_bytes, self._lag_ms = rss_bytes, lag_ms
 
     def beat(self, now: float, hello: int, draining: bool) -> Heartbeat:
-        """The heartbeat that goes out now; `hello` is the number of the HELLO that is in force."""
+        """Return the heartbeat to send now; `hello` is the number of the HELLO in force."""
         elapsed = max(0.001, now - (self.due_at - self.interval_s))
         self._rate += (self._counted / elapsed - self._rate) * 0.5
         self._counted = 0
@@ -73,7 +71,7 @@ class Pulse:
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a worker process is, for those who look at it."""
+    """Facts about a worker process, for displays."""
 
     slots: int
     version: str
@@ -84,7 +82,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: int) -> Hello:
-    """Who greets, with all that it holds and has not delivered yet."""
+    """Return a HELLO with everything that the worker holds and has not delivered."""
     return Hello(
         slots=about.slots,
         version=about.version,

@@ -1,9 +1,9 @@
-"""The limits that several hosts share, as the worker keeps them that has all these hosts.
+"""Limits that several hosts share, kept by the worker that owns all these hosts.
 
 A part of the intake, empty until a grant names a group (a registered domain, an address). The
-leader sees to it that no other process starts requests to any host of a group meanwhile
-(`dispatch.shared_limits`); here it is paced and counted exactly like a host. A running request
-counts in the groups that it was started under, whatever its host belongs to by now.
+leader makes sure that no other process starts requests to a host of the group
+(`dispatch.shared_limits`). A group is paced and counted like a host. A running request counts in
+the groups under which it was started, even if its host has left them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class GroupBook:
         self.groups: dict[str, GroupWork] = {}
 
     def adopt(self, epoch: int, shares: list[GroupShare], now: float) -> Keys:
-        """What a grant says of its host's groups: the newest counts, and a pace is never pulled
-        nearer."""
+        """Apply the groups of a grant: the newest wins, and the next start never moves earlier."""
         for share in shares:
             group = self.groups.get(share.key)
             first_at = now + share.next_in_s
@@ -71,19 +70,19 @@ class GroupBook:
             group.running += 1
 
     def hop(self, keys: Keys, now: float) -> None:
-        """One more request of a running fetch."""
+        """Count one more request of a running fetch."""
         for key in keys:
             self.groups[key].pace.take(now)
 
     def put_off(self, keys: Keys, now: float) -> None:
-        """A request goes out only now: the next one keeps its distance from here."""
+        """Count the pace from now, because a permitted request starts only now."""
         for key in keys:
             pace = self.groups[key].pace
             if pace.interval_s:
                 pace.next_at = max(pace.next_at, now + pace.interval_s)
 
     def end(self, keys: Keys) -> set[int]:
-        """A request ended; the hosts that waited for that."""
+        """Count an ended request; return the hosts that waited for it."""
         called: set[int] = set()
         for key in keys:
             group = self.groups[key]
@@ -93,7 +92,7 @@ class GroupBook:
         return called
 
     def forget_idle(self, used: Iterable[Keys], now: float) -> None:
-        """Groups of hosts that are not ours any more, when their paces have nothing to tell."""
+        """Forget groups without hosts of this worker, once their pace has passed."""
         if not self.groups:
             return
         keep = {key for keys in used for key in keys}

@@ -1,7 +1,7 @@
-"""What a worker and the child that runs a spider tell each other, and how it is framed.
+"""The messages between a worker and the child process that runs a spider, and their frames.
 
 Used on both sides: `extensions.spiders` asks, `extensions.spider_child` answers. Pure. The child
-runs foreign code, so whatever comes from it is validated: a wrong frame ends the child, not the
+runs foreign code, so all its messages are validated: a wrong frame ends the child, not the
 worker.
 """
 
@@ -21,7 +21,7 @@ MOST_TEXT: Final = 500
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True, tag="load"):
-    """The first question: what to load. `source` is the file's text; none for a package."""
+    """The first question: the spider to load. `source` is the file's text; none for a package."""
 
     name: str  # file.py:Name or package.module:Name
     source: bytes
@@ -66,7 +66,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SpiderLoaded(msgspec.Struct, frozen=True, array_like=True, tag="loaded"):
-    """The spider is there. `starts`: it has a `start` of its own."""
+    """The spider is loaded. `starts`: it has its own `start`."""
 
     starts: bool
 
@@ -79,7 +79,7 @@ class Yielded(msgspec.Struct, frozen=True, array_like=True, tag="yielded"):
 
 
 class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
-    """The handler raised; `memory`: for want of memory, so that the child cannot be trusted."""
+    """The handler raised; `memory`: memory ran out, so the child must not be used again."""
 
     text: str
     memory: bool = False
@@ -94,7 +94,7 @@ decode_answer = msgspec.msgpack.Decoder(SpiderAnswer).decode
 
 
 def check_items(items: list[bytes]) -> None:
-    """MsgspecError for what is no JSON object: every store and format would trip over it."""
+    """Raise MsgspecError for items that are not JSON objects, which no store accepts."""
     for item in items:
         _decode_item(item)
 

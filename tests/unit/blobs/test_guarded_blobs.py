@@ -69,14 +69,18 @@ def test_a_place_that_is_away_is_not_hammered() -> None:
     place.error = StoreUnavailable("the bucket is away", code="s3_unavailable")
     for _ in range(FREE_ATTEMPTS + 1):
         error = failure(blobs)
-        assert isinstance(error, StoreUnavailable) and error.code == BLOBS_UNAVAILABLE
+        assert isinstance(error, StoreUnavailable)
+        assert error.code == BLOBS_UNAVAILABLE
     calls = place.calls
     error = failure(blobs)
-    assert error.code == BLOBS_UNAVAILABLE and "not tried" in str(error) and "is away" in str(error)
+    assert error.code == BLOBS_UNAVAILABLE
+    assert "not tried" in str(error)
+    assert "is away" in str(error)
     assert place.calls == calls, "nothing was tried"
     clock.now += 5.0
     place.error = None
-    assert blobs.get("x") == b"body" and blobs.put(b"") == "name"
+    assert blobs.get("x") == b"body"
+    assert blobs.put(b"") == "name"
 
 
 def test_what_the_place_says_of_one_blob_does_not_open_the_breaker() -> None:
@@ -98,7 +102,8 @@ def test_calls_that_hang_are_left_behind_and_bounded() -> None:
     for _ in range(MOST_STUCK):
         assert "no answer within" in str(failure(blobs))
         clock.now += 5.0
-    assert "calls hang" in str(failure(blobs)) and place.calls == MOST_STUCK
+    assert "calls hang" in str(failure(blobs))
+    assert place.calls == MOST_STUCK
     place.hangs.set()
     for thread in threading.enumerate():
         if thread.name == "zcrawl-blobs":

@@ -110,7 +110,9 @@ def test_on_a_narrow_terminal_a_worker_still_takes_one_line() -> None:
     console = Console(file=text, width=40, force_terminal=False)
     console.print(draw(snapshot(), {7}, RateMeter()))
     *_, head, row = text.getvalue().splitlines()
-    assert head.startswith("wor") and row.startswith("[re") and "4/32" in row
+    assert head.startswith("wor")
+    assert row.startswith("[re")
+    assert "4/32" in row
 
 
 def test_a_leader_that_fails_is_told() -> None:

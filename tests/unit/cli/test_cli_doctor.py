@@ -136,7 +136,9 @@ def test_a_list_of_keys_without_roles_is_warned_of(
     assert keys()["status"] == "fail", "there is no such file"
     allowed.write_text(f"{'a' * 64} w1\n{'b' * 64} ann viewer\n")
     report = keys()
-    assert report["status"] == "warn" and "w1" in report["detail"] and "ann" not in report["detail"]
+    assert report["status"] == "warn"
+    assert "w1" in report["detail"]
+    assert "ann" not in report["detail"]
     assert "worker, viewer or operator" in report["advice"]
     allowed.write_text(f"{'a' * 64} w1 worker\n{'b' * 64} ann viewer\n")
     assert keys()["status"] == "ok"

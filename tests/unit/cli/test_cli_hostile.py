@@ -149,7 +149,7 @@ def of_lines(shot: Any) -> None:
         output.note(text)
 
 
-VIEWS: dict[str, tuple[Any, Callable[[Any], None]]] = {
+VIEWS: dict[str, tuple[Any, Callable[[Any], object]]] = {
     "job": (VIEW, of_job),
     "test": (REPORT, of_test),
     "extraction": (EXTRACTION, lambda data: output.table("1234", extraction_rows(data))),
@@ -193,10 +193,12 @@ def test_items_keep_their_meaning_on_stdout(
     item = json.dumps({"k": EVERYTHING}, ensure_ascii=False).encode() + b"\n"
     output.write_items(item, "jsonl")
     written = capfdbinary.readouterr().out
-    assert json.loads(written) == {"k": EVERYTHING} and not forbidden(written.decode())
+    assert json.loads(written) == {"k": EVERYTHING}
+    assert not forbidden(written.decode())
     output.write_items(EVERYTHING.encode(), "csv")
     assert capfdbinary.readouterr().out == EVERYTHING.encode()
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     output.write_items(b"a,b\r\n" + EVERYTHING.encode(), "csv")
     seen = capfdbinary.readouterr().out.decode()
-    assert seen.startswith("a,b\r\n") and not forbidden(seen.replace("\r\n", "\n"))
+    assert seen.startswith("a,b\r\n")
+    assert not forbidden(seen.replace("\r\n", "\n"))

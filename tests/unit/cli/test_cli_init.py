@@ -24,7 +24,8 @@ def test_init_writes_a_job_that_is_valid_as_it_is(
     assert run(["init", "news", "--seed", "https://news.test/"]) == 0
     text = (tmp_path / "news.toml").read_text()
     spec = parse_job(text, "news.toml")
-    assert spec.name == "news" and spec.seeds == ("https://news.test/",)
+    assert spec.name == "news"
+    assert spec.seeds == ("https://news.test/",)
     assert spec.scope.max_depth is None, "a depth would leave out pages that nobody misses"
     whole = "\n".join(
         line.removeprefix("# ") if line.startswith("# ") and ("=" in line or "[" in line) else line
@@ -72,7 +73,8 @@ def test_the_schema_is_json_and_closed(of: str, capsys: pytest.CaptureFixture[st
     objects = [
         definition for definition in schema["$defs"].values() if definition["type"] == "object"
     ]
-    assert objects and all(definition["additionalProperties"] is False for definition in objects)
+    assert objects
+    assert all(definition["additionalProperties"] is False for definition in objects)
 
 
 @pytest.mark.parametrize("file", ["job-example.toml", "jobs/books.toml"])

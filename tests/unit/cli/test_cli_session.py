@@ -18,7 +18,8 @@ from zcrawl.errors import RefusedError, StoreError, ZcrawlError
 from zcrawl.model.snapshot import EmbeddedSnapshot
 
 OK = {"state": "ok", "error": None, "since_s": 0.0}
-RUNNING, DONE = {"state": "running"}, {"state": "completed", "pages": 3, "items": 3}
+RUNNING = {"state": "running"}
+DONE: dict[str, Any] = {"state": "completed", "pages": 3, "items": 3}
 
 
 def row(run: int = 7, **values: Any) -> dict[str, Any]:
@@ -59,7 +60,11 @@ class FakeCluster:
                 return {"jobs": self.jobs}
             case "job":
                 last = self.story[-1][0]
-                reasons = {"failed_reasons": {}, "skipped_reasons": {}, "statuses": {}}
+                reasons: dict[str, Any] = {
+                    "failed_reasons": {},
+                    "skipped_reasons": {},
+                    "statuses": {},
+                }
                 return {**last, **reasons, "runs": [last]}
             case "act":
                 return {"run": self.newest or args["run"]}
@@ -153,7 +158,7 @@ async def test_a_run_that_left_the_snapshot_has_ended(tmp_path: Path) -> None:
     async def ask(op: str, args: dict[str, Any]) -> dict[str, Any]:
         if op == "submit":
             return {"job": 3, "run": 7}
-        reasons = {"failed_reasons": {}, "skipped_reasons": {}}
+        reasons: dict[str, Any] = {"failed_reasons": {}, "skipped_reasons": {}}
         return {**cluster_job, **reasons, "runs": [cluster_job]}
 
     cluster.ask = ask  # type: ignore[method-assign]
@@ -174,7 +179,7 @@ async def test_one_interrupt_drains_saves_and_prints_the_command_that_resumes(
     """Exit 130, and nothing that was in flight is thrown away."""
     cluster = FakeCluster([row(in_flight=4)])
     recorder, interrupt = Recorder(), Interrupt(lambda: "")
-    cluster.on_snapshot = interrupt.asked.set
+    cluster.on_snapshot = interrupt.requested.set
     code = await CrawlRun(cluster, plan(tmp_path), recorder, interrupt).run()
     assert code == 130
     assert cluster.calls == ["drain", "flush"]
@@ -339,7 +344,8 @@ def test_the_closing_lines_tell_which_links_were_left_out() -> None:
     assert "links not followed: out_of_scope_host × 4" in closing_lines(view, None)
     view["dropped"] |= {"too_deep": 38}
     (line,) = [line for line in closing_lines(view, None) if "too_deep" in line]
-    assert "too_deep × 38, out_of_scope_host × 4" in line and "scope.max_depth" in line
+    assert "too_deep × 38, out_of_scope_host × 4" in line
+    assert "scope.max_depth" in line
 
 
 @pytest.mark.parametrize("where", ["x.parquet", "s3://b/x.csv", "x.jsonl"])

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from zcrawl.cli.commands.submit import split_sources
-from zcrawl.cli.specs import MAX_LINE, check_writable, output_for, prepare, read_lines
+from zcrawl.cli.specs import (
+    MAX_LINE,
+    check_writable,
+    output_for,
+    prepare,
+    read_lines,
+    split_sources,
+)
 from zcrawl.errors import BadUrl, JobError, UsageError
-from zcrawl.model.spec import JobSpec, Output
+from zcrawl.model.spec import JobSpec, OutputSpec
 
 
 def test_a_url_alone_is_a_job_named_after_its_host() -> None:
@@ -96,7 +102,7 @@ def test_the_output_is_found_by_its_name(tmp_path: Path) -> None:
         "csv",
     )
     assert not (tmp_path / "x.csv").exists()
-    own = JobSpec("n", output=Output(to=("sql", "parquet", "a/{name}.csv")))
+    own = JobSpec("n", output=OutputSpec(to=("sql", "parquet", "a/{name}.csv")))
     assert output_for(None, tmp_path, own) == ("n-{run}.parquet", "parquet")
     remote = output_for("s3://b/x.warc.gz", tmp_path, JobSpec("n"))
     assert remote == ("s3://b/x.warc.gz", "warc")

@@ -33,7 +33,8 @@ def test_no_more_than_a_few_reasons_have_lines_of_their_own() -> None:
     """The summary stays short; `job --json` has all."""
     counts = {f"r{n}": 1 for n in range(MOST_LINES + 2)}
     lines = reason_lines("failed", counts, {name: example() for name in counts})
-    assert len(lines) == MOST_LINES + 1 and lines[-1] == "failed: r5 × 1, r6 × 1"
+    assert len(lines) == MOST_LINES + 1
+    assert lines[-1] == "failed: r5 × 1, r6 × 1"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ def entry(control: str) -> dict[str, object]:
 def test_a_master_is_read_back_as_it_was_written() -> None:
     """With its three addresses."""
     row = read_row(MemberRole.MASTER, "c", entry("tcp://10.0.0.1:1"))
-    assert row is not None and row.sighting.member.endpoints == Endpoints(
+    assert row is not None
+    assert row.sighting.member.endpoints == Endpoints(
         "m1", "tcp://10.0.0.1:1", "tcp://10.0.0.1:2", "tcp://10.0.0.1:3"
     )
 
@@ -32,5 +33,6 @@ def test_a_master_is_read_back_as_it_was_written() -> None:
 def test_a_master_where_nobody_can_connect_is_shown_without_addresses(bad: str) -> None:
     """It is there, and `nodes` shows it; workers, masters and commands leave it alone."""
     row = read_row(MemberRole.MASTER, "c", entry(bad))
-    assert row is not None and row.sighting.member.id == "m1"
+    assert row is not None
+    assert row.sighting.member.id == "m1"
     assert row.sighting.member.endpoints is None

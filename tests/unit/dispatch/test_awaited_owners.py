@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.unit.machine_tools import LeaderStory, held_leases, spec, urls
 from zcrawl.master.takeover import GREETING_S
 from zcrawl.mesh.messages import Accept, Assignment, Welcome
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.spec import Politeness
 from zcrawl.store.commands import ExtendLease
 
@@ -38,7 +39,12 @@ def test_the_first_worker_that_greets_does_not_get_what_another_holds() -> None:
         assignment.seq for assignment in held
     )
     tokens = [(1, assignment.n, False) for assignment in held]
-    later.wait(10.0, each=lambda: (later.beat("w2"), later.beat("w1", held=tokens)))
+
+    def both_beat() -> None:
+        later.beat("w2")
+        later.beat("w1", held=tokens)
+
+    later.wait(10.0, each=both_beat)
     assert later.assigned("w2") == [], "its host stays with it"
 
 
@@ -85,10 +91,10 @@ def test_what_a_worker_confirmed_to_an_earlier_leader_confirms_nothing_to_the_ne
     later = successor(story)
     later.join(held=held_leases(held, 1, started=True))
     [host] = later.leader.state.planner.hosts.values()
-    part = host.parts["w1#1"]
+    part = host.parts[ProcessName("w1#1")]
     part.granted = 0  # it was lowered, and has not confirmed
     before = story.leader.state.planner.granter
-    first = before.hosts[host.id].parts["w1#1"].revision
+    first = before.hosts[host.id].parts[ProcessName("w1#1")].revision
     for revision in range(first - 5, first + 6):
         later.hear(Accept(0, [(host.id, revision)]), epoch=1)
     assert part.in_use > 0

@@ -77,7 +77,8 @@ def test_the_pages_of_a_host_are_limited_exactly() -> None:
         story.tick(0.1)
     states = sorted(story.states(job["run"]).values())
     assert len(answered) == 10
-    assert states.count("DONE") == 3 and len(states) == 10, states
+    assert states.count("DONE") == 3, states
+    assert len(states) == 10, states
 
 
 def test_a_verdict_is_reported_at_once_and_without_a_request() -> None:
@@ -117,7 +118,8 @@ def test_urls_of_a_host_that_has_to_wait_go_back() -> None:
         retry_after_s=60.0,
     )
     (result,) = sent(worker.effects, Result)
-    assert result.manner == Manner(0.5, 0, 0) and result.host_next_in_s >= 60.0
+    assert result.manner == Manner(0.5, 0, 0)
+    assert result.host_next_in_s >= 60.0
     worker.beat()
     rejected = [rejection for body in sent(worker.tick(1.0), Reject) for rejection in body.leases]
     assert [(rejection.n, rejection.reason) for rejection in rejected] == [

@@ -62,14 +62,19 @@ def test_a_loss_is_a_message_that_no_heartbeat_covers_in_time() -> None:
     hearing.joined()
     for _ in range(3):
         hearing.next_number()
-    assert not hearing.reported(0, 10.0), "from here the clock runs"
-    assert not hearing.reported(0, 10.0 + PATIENCE_S) and hearing.losses == 0
-    assert not hearing.reported(0, 10.1 + PATIENCE_S) and hearing.losses == 1
+    assert not hearing.heartbeat_reported(0, 10.0), "from here the clock runs"
+    assert not hearing.heartbeat_reported(0, 10.0 + PATIENCE_S)
+    assert hearing.losses == 0
+    assert not hearing.heartbeat_reported(0, 10.1 + PATIENCE_S)
+    assert hearing.losses == 1
     for second in range(60):
-        assert not hearing.reported(0, 20.0 + second), "nothing was sent since: no second loss"
+        assert not hearing.heartbeat_reported(0, 20.0 + second), (
+            "nothing was sent since: no second loss"
+        )
     hearing.next_number()
-    assert not hearing.reported(0, 90.0)
-    assert hearing.reported(0, 90.1 + PATIENCE_S) and hearing.deaf
+    assert not hearing.heartbeat_reported(0, 90.0)
+    assert hearing.heartbeat_reported(0, 90.1 + PATIENCE_S)
+    assert hearing.deaf
     hearing.check()
 
 
@@ -80,10 +85,12 @@ def test_whatever_arrives_ends_the_row() -> None:
     now = 10.0
     for _ in range(20):
         hearing.next_number()
-        hearing.reported(hearing.heard, now)
+        hearing.heartbeat_reported(hearing.heard, now)
         now += PATIENCE_S + 0.1
-        assert not hearing.reported(hearing.heard, now) and hearing.losses == 1
-        assert not hearing.reported(hearing.next_number(), now) and hearing.losses == 0
+        assert not hearing.heartbeat_reported(hearing.heard, now)
+        assert hearing.losses == 1
+        assert not hearing.heartbeat_reported(hearing.next_number(), now)
+        assert hearing.losses == 0
         now += 1.0
         hearing.check()
 
@@ -93,7 +100,7 @@ def test_nobody_has_heard_more_than_was_said() -> None:
     hearing = Hearing()
     hearing.joined()
     number = hearing.next_number()
-    assert not hearing.reported(1 << 60, 10.0)
+    assert not hearing.heartbeat_reported(1 << 60, 10.0)
     assert hearing.heard == number
     hearing.check()
 
@@ -106,9 +113,11 @@ def test_after_two_losses_in_a_row_a_worker_is_suspect_and_gets_no_work() -> Non
     deaf = Deafness()
     deaf.until_deaf()
     story = deaf.story
-    assert state(story) is NodeState.SUSPECT and "worker_deaf" in names(story)
+    assert state(story) is NodeState.SUSPECT
+    assert "worker_deaf" in names(story)
     reply = story.ask("nodes")
-    assert reply is not None and [row["deaf"] for row in reply.data["workers"]] == [True]
+    assert reply is not None
+    assert [row["deaf"] for row in reply.data["workers"]] == [True]
     assert "assignment_lost" in names(story)
     given = len(story.assigned("w1"))
     assert given > len(HOSTS), "the first time they came back to the same worker"
@@ -132,7 +141,8 @@ def test_beats_do_not_list_a_deaf_worker_so_its_permission_ends() -> None:
             lost_at = story.now
         assert story.now < noticed_at + 60
     beats = [body for body in story.published if isinstance(body, Beat)]
-    assert beats and all("w1" not in beat.received for beat in beats)
+    assert beats
+    assert all("w1" not in beat.received for beat in beats)
     assert lost_at - noticed_at > LOST_AFTER * HEARTBEAT_S > PERMISSION_S
 
 
@@ -167,8 +177,10 @@ def test_a_deaf_worker_that_hears_again_is_welcomed_and_gets_its_work() -> None:
     story = deaf.story
     welcomes = len(story.bodies(Welcome))
     story.hear(hello(2, heard=deaf.heard))
-    assert state(story) is NodeState.SUSPECT and len(story.bodies(Welcome)) == welcomes
-    assert story.sent[-1].body == Rehello("deaf", 2) and story.sent[-1].sequence == story.heard()
+    assert state(story) is NodeState.SUSPECT
+    assert len(story.bodies(Welcome)) == welcomes
+    assert story.sent[-1].body == Rehello("deaf", 2)
+    assert story.sent[-1].sequence == story.heard()
     story.hear(hello(3, heard=story.heard()))
     assert len(story.bodies(Welcome)) == welcomes + 1
     given = len(story.assigned("w1"))
@@ -223,7 +235,8 @@ def test_a_worker_that_never_hears_its_welcome_keeps_no_host() -> None:
                 story.join("w2")
             if number > 2:
                 deaf.others_work()
-    assert "worker_deaf" in names(story) and state(story) is NodeState.LOST
+    assert "worker_deaf" in names(story)
+    assert state(story) is NodeState.LOST
     assert set(story.states().values()) == {"DONE"}
 
 
@@ -237,7 +250,8 @@ def test_a_worker_is_answered_by_the_line_that_its_hello_came_by() -> None:
     story.submit(*HOSTS)
     story.beat()
     story.tick()
-    assert story.assigned("w1") and {message.route for message in story.sent} == {b"by this"}
+    assert story.assigned("w1")
+    assert {message.route for message in story.sent} == {b"by this"}
 
 
 def test_another_line_takes_no_living_process_over() -> None:
@@ -247,7 +261,8 @@ def test_another_line_takes_no_living_process_over() -> None:
     story.join()
     story.hear(hello(2, replaces=1), route=b"a thief's")
     refusal = story.sent[-1]
-    assert isinstance(refusal.body, Stale) and refusal.body.reason == "duplicate_id"
+    assert isinstance(refusal.body, Stale)
+    assert refusal.body.reason == "duplicate_id"
     assert refusal.route == b"a thief's"
     story.submit(*HOSTS)
     story.tick()
@@ -264,7 +279,8 @@ def test_a_process_that_was_lost_may_come_back_by_another_line() -> None:
     story.wait(12.0)
     assert state(story) is NodeState.LOST
     story.hear(hello(2), route=b"new")
-    assert isinstance(story.sent[-1].body, Welcome) and story.sent[-1].route == b"new"
+    assert isinstance(story.sent[-1].body, Welcome)
+    assert story.sent[-1].route == b"new"
 
 
 def test_what_another_line_says_in_a_worker_s_name_does_not_count() -> None:
@@ -291,7 +307,8 @@ def test_a_hello_that_was_published_is_not_answered_and_makes_nobody_known() -> 
     story = LeaderStory().elect()
     story.hear(hello(), route=b"")
     assert story.notes[-1].name == "no_route"
-    assert not story.sent and not story.leader.state.roster.workers
+    assert not story.sent
+    assert not story.leader.state.roster.workers
 
 
 def test_the_way_to_a_worker_is_forgotten_with_the_worker() -> None:

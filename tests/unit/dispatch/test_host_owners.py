@@ -15,6 +15,7 @@ from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.pace import LONGEST_DELAY_S
 from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.model.host import RobotsFile
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import StoredRobots
 from zcrawl.model.spec import Politeness
 
@@ -32,7 +33,7 @@ class Town:
         self.runs.put(run_row(1, spec(politeness)))
         self.granter = Granter(self.roster, self.runs)
         for n in range(1, hosts + 1):
-            host = self.granter.know_host(host_row(n), 0.0, 0.0)
+            host = self.granter.load_host(host_row(n), 0.0, 0.0)
             host.runs.append(1)
             self.granter.renew_demand(host)
         for n in range(1, workers + 1):
@@ -44,7 +45,7 @@ class Town:
 
     def join(self, name: str, now: float = 0.0) -> None:
         self.roster.workers[name] = worker_info(name)
-        self.granter.process_joined(f"{name}#1", now)
+        self.granter.process_joined(ProcessName(f"{name}#1"), now)
 
     def settle(self, host: HostState | None = None, now: float = 0.0) -> Settlement:
         """Look at a host once, and store its owners if that is asked."""
@@ -63,14 +64,14 @@ class Town:
             for _ in range(3):
                 self.settle(host, now)
 
-    def granted(self, host: HostState | None = None) -> dict[str, int]:
+    def granted(self, host: HostState | None = None) -> dict[ProcessName, int]:
         parts = (host or self.host).parts
         return {name: part.granted for name, part in parts.items() if part.granted}
 
-    def confirm(self, name: str, now: float = 0.0) -> None:
-        self.granter.confirmed(name, 1, self.host.parts[name].revision, now)
+    def confirm(self, name: ProcessName, now: float = 0.0) -> None:
+        self.granter.confirm(name, 1, self.host.parts[name].revision, now)
 
-    def owners(self) -> dict[int, str]:
+    def owners(self) -> dict[int, ProcessName]:
         return {n: next(iter(self.granted(host))) for n, host in self.granter.hosts.items()}
 
 
@@ -79,10 +80,12 @@ def test_owners_are_stored_before_anything_is_granted() -> None:
     town = Town(ONE_OWNER, workers=1)
     usable = list(town.roster.workers.values())
     first = town.granter.settle(town.host, usable, 0.0)
-    assert first.owners == ("w1#1",) and not town.host.parts
+    assert first.owners == ("w1#1",)
+    assert not town.host.parts
     assert town.granter.settle(town.host, usable, 0.0) == Settlement(), "it waits for the store"
     town.granter.owners_stored([(1, first.owners)])
-    assert town.settle().raised and town.granted() == {"w1#1": 4}
+    assert town.settle().raised
+    assert town.granted() == {"w1#1": 4}
 
 
 def test_lowering_comes_before_raising() -> None:
@@ -93,7 +96,7 @@ def test_lowering_comes_before_raising() -> None:
     town.join("w2")
     assert town.settle().lowered == ["w1#1"]
     assert town.granted() == {"w1#1": 2}, "nothing is raised while the old part may be in use"
-    town.confirm("w1#1")
+    town.confirm(ProcessName("w1#1"))
     town.settle_all()
     assert town.granted() == {"w1#1": 2, "w2#1": 2}
 
@@ -102,11 +105,11 @@ def test_a_confirmation_of_an_older_word_frees_nothing() -> None:
     """Only the newest revision counts."""
     town = Town(SPREAD, workers=1)
     town.settle_all()
-    old = town.host.parts["w1#1"].revision
+    old = town.host.parts[ProcessName("w1#1")].revision
     town.join("w2")
     town.settle()
-    town.granter.confirmed("w1#1", 1, old, 0.0)
-    assert town.host.parts["w1#1"].in_use == 4
+    town.granter.confirm(ProcessName("w1#1"), 1, old, 0.0)
+    assert town.host.parts[ProcessName("w1#1")].in_use == 4
 
 
 def test_an_unconfirmed_lowering_is_said_again() -> None:
@@ -115,21 +118,22 @@ def test_an_unconfirmed_lowering_is_said_again() -> None:
     town.settle_all()
     town.join("w2")
     town.settle(now=5.0)
-    assert town.granter.unconfirmed(5.0) == []
+    assert town.granter.overdue_confirmations(5.0) == []
     again = 5.0 + CONFIRM_AGAIN_S
-    assert town.granter.unconfirmed(again) == [(1, "w1#1")]
-    assert town.granter.unconfirmed(again) == []
-    town.confirm("w1#1")
-    assert town.granter.unconfirmed(again + 9.0) == []
+    assert town.granter.overdue_confirmations(again) == [(1, "w1#1")]
+    assert town.granter.overdue_confirmations(again) == []
+    town.confirm(ProcessName("w1#1"))
+    assert town.granter.overdue_confirmations(again + 9.0) == []
 
 
 def test_an_inherited_host_is_closed_until_its_owner_is_heard() -> None:
     """Rule `takeover`: somebody may still be fetching there."""
     town = Town(ONE_OWNER, workers=0)
-    town.granter.inherit(host_row(1, owners=("w1#1",)), 30.0, 30.0)
+    town.granter.inherit(host_row(1, owners=(ProcessName("w1#1"),)), 30.0, 30.0)
     town.join("w2")
     result = town.settle(now=1.0)
-    assert not town.host.parts and result.look_again_at == 30.0
+    assert not town.host.parts
+    assert result.look_again_at == 30.0
     town.join("w1")
     town.settle_all(now=2.0)
     assert sum(town.granted().values()) == 4
@@ -138,7 +142,7 @@ def test_an_inherited_host_is_closed_until_its_owner_is_heard() -> None:
 def test_an_inherited_host_is_free_when_the_stored_lease_has_ended() -> None:
     """An owner that never speaks again does not keep its host for ever."""
     town = Town(ONE_OWNER, workers=0)
-    town.granter.inherit(host_row(1, owners=("w1#1",)), 30.0, 30.0)
+    town.granter.inherit(host_row(1, owners=(ProcessName("w1#1"),)), 30.0, 30.0)
     town.join("w2")
     town.settle_all(now=29.9)
     assert town.granted() == {}
@@ -149,29 +153,30 @@ def test_an_inherited_host_is_free_when_the_stored_lease_has_ended() -> None:
 def test_an_inherited_host_is_free_when_its_owner_is_certainly_dead() -> None:
     """The supervisor saw it die: the host keeps its pace, and does not wait for the lease."""
     town = Town(SLOW, workers=0)
-    town.granter.inherit(host_row(1, owners=("w1#1",)), 300.0, 300.0)
+    town.granter.inherit(host_row(1, owners=(ProcessName("w1#1"),)), 300.0, 300.0)
     town.join("w2")
-    town.granter.process_gone("w1#1", 5.0)
+    town.granter.process_gone(ProcessName("w1#1"), 5.0)
     assert town.granter.dirty
     town.settle_all(now=5.0)
     assert town.granted() == {"w2#1": 1}
-    assert town.host.parts["w2#1"].first_at == 5.0 + town.host.demand.interval_s
+    assert town.host.parts[ProcessName("w2#1")].first_at == 5.0 + town.host.demand.interval_s
 
 
 def test_a_lost_workers_part_stays_in_use_until_the_longest_attempt_is_over() -> None:
     """G5: it may be cut off and still fetching what it started."""
     town = Town(ONE_OWNER, workers=1)
     town.settle_all()
-    town.host.parts["w1#1"].held = 3
+    town.host.parts[ProcessName("w1#1")].held = 3
     del town.roster.workers["w1"]
-    town.granter.process_lost("w1#1", last_start_at=7.0)
+    town.granter.process_lost(ProcessName("w1#1"), last_start_at=7.0)
     town.join("w2")
     for now in (10.0, 7.0 + TIMEOUT_S):
         town.settle_all(now)
-        assert town.host.parts["w1#1"].in_use == 3
+        assert town.host.parts[ProcessName("w1#1")].in_use == 3
         assert sum(town.granted().values()) <= 1, "only what it cannot be using is free"
     town.settle_all(now=7.0 + TIMEOUT_S + 1.0)
-    assert town.granted() == {"w2#1": 4} and "w1#1" not in town.host.parts
+    assert town.granted() == {"w2#1": 4}
+    assert "w1#1" not in town.host.parts
 
 
 def test_a_dead_workers_part_is_free_at_once() -> None:
@@ -179,7 +184,7 @@ def test_a_dead_workers_part_is_free_at_once() -> None:
     town = Town(ONE_OWNER, workers=1)
     town.settle_all()
     del town.roster.workers["w1"]
-    town.granter.process_gone("w1#1", 5.0)
+    town.granter.process_gone(ProcessName("w1#1"), 5.0)
     town.join("w2")
     town.settle_all(now=5.0)
     assert town.granted() == {"w2#1": 4}
@@ -190,20 +195,20 @@ def test_a_next_owner_keeps_its_distance_from_the_last_start(how: str) -> None:
     """G5: the old owner may have started a request that nobody has reported yet."""
     town = Town(SLOW, workers=1)
     town.settle_all()
-    town.host.parts["w1#1"].held = 1
+    town.host.parts[ProcessName("w1#1")].held = 1
     worker = town.roster.workers.pop("w1")
     town.join("w2")
     if how == "lost":
-        town.granter.process_lost("w1#1", last_start_at=100.0)
+        town.granter.process_lost(ProcessName("w1#1"), last_start_at=100.0)
     elif how == "gone":
-        town.granter.process_gone("w1#1", 100.0)
+        town.granter.process_gone(ProcessName("w1#1"), 100.0)
     else:
         worker.draining = True
         town.settle(now=99.0)
-        town.confirm("w1#1", now=100.0)
+        town.confirm(ProcessName("w1#1"), now=100.0)
     town.settle_all(now=100.0 + TIMEOUT_S + 1.0)
     assert town.granted() == {"w2#1": 1}
-    assert town.host.parts["w2#1"].first_at >= 110.0
+    assert town.host.parts[ProcessName("w2#1")].first_at >= 110.0
 
 
 def test_a_host_keeps_its_owner_when_an_unrelated_worker_joins() -> None:
@@ -225,7 +230,8 @@ def test_no_worker_owns_much_more_than_its_share() -> None:
     town = Town(ONE_OWNER, workers=5, hosts=200)
     town.settle_all()
     load = Counter(town.owners().values())
-    assert sum(load.values()) == 200 and len(load) == 5
+    assert sum(load.values()) == 200
+    assert len(load) == 5
     assert max(load.values()) <= math.ceil(LOAD_FACTOR * 200 / 5)
 
 
@@ -247,8 +253,9 @@ def test_a_draining_worker_loses_its_hosts() -> None:
     town.settle_all()
     town.roster.workers["w1"].draining = True
     town.join("w2")
-    assert town.settle().lowered == ["w1#1"] and town.granted() == {}
-    town.confirm("w1#1")
+    assert town.settle().lowered == ["w1#1"]
+    assert town.granted() == {}
+    town.confirm(ProcessName("w1#1"))
     town.settle_all()
     assert town.granted() == {"w2#1": 4}
 
@@ -256,10 +263,10 @@ def test_a_draining_worker_loses_its_hosts() -> None:
 def test_an_owner_that_speaks_to_a_new_leader_goes_on() -> None:
     """Rule `takeover`: what workers report as running is adopted."""
     town = Town(ONE_OWNER, workers=0)
-    town.host.stored_owners = frozenset({"w1#1"})
-    town.granter.inherit(host_row(1, owners=("w1#1",)), 30.0, 30.0)
+    town.host.stored_owners = frozenset({ProcessName("w1#1")})
+    town.granter.inherit(host_row(1, owners=(ProcessName("w1#1"),)), 30.0, 30.0)
     worker = town.roster.workers["w1"] = worker_info("w1")
-    town.granter.process_joined("w1#1", 0.0)
+    town.granter.process_joined(ProcessName("w1#1"), 0.0)
     town.granter.adopt(worker, 1, 2, 0.0)
     assert town.granted() == {"w1#1": 4}
     assert [grant.concurrency for grant in town.granter.grants_for_welcome(worker, 0.0)] == [4]
@@ -271,8 +278,9 @@ def test_a_host_that_becomes_known_after_a_worker_greeted_with_it_waits_for_that
     town = Town(ONE_OWNER, workers=0)
     worker = town.roster.workers["w1"] = worker_info("w1")
     town.granter.adopt(worker, 99, 1, 0.0)
-    host = town.granter.know_host(host_row(99), 0.0, 1.0)
-    assert host.room(1.0) == 0 and host.pace.next_at >= PERMISSION_S
+    host = town.granter.load_host(host_row(99), 0.0, 1.0)
+    assert host.room(1.0) == 0
+    assert host.pace.next_at >= PERMISSION_S
     assert host.room(PERMISSION_S + UNKNOWN_ATTEMPT_S) > 0
 
 
@@ -280,10 +288,10 @@ def test_of_two_stored_owners_of_one_host_the_first_that_greets_gets_no_grant() 
     """The other may be the one that starts requests there now: it keeps what runs, and gives back
     the rest, until the other one has greeted too."""
     town = Town(ONE_OWNER, workers=0)
-    town.host.stored_owners = frozenset({"w1#1", "w2#1"})
-    town.granter.inherit(host_row(1, owners=("w1#1", "w2#1")), 30.0, 30.0)
+    town.host.stored_owners = frozenset({ProcessName("w1#1"), ProcessName("w2#1")})
+    town.granter.inherit(host_row(1, owners=(ProcessName("w1#1"), ProcessName("w2#1"))), 30.0, 30.0)
     worker = town.roster.workers["w1"] = worker_info("w1")
-    town.granter.process_joined("w1#1", 0.0)
+    town.granter.process_joined(ProcessName("w1#1"), 0.0)
     town.granter.adopt(worker, 1, 2, 0.0)
     assert town.granted() == {}
     assert [grant.concurrency for grant in town.granter.grants_for_welcome(worker, 0.0)] == [0]
@@ -291,7 +299,7 @@ def test_of_two_stored_owners_of_one_host_the_first_that_greets_gets_no_grant() 
     town.host.wanted_owner = "w2"
     town.settle_all(now=1.0)
     assert town.granted() == {}, "it has not confirmed"
-    town.confirm("w1#1")
+    town.confirm(ProcessName("w1#1"))
     town.settle_all(now=1.0)
     assert town.granted() == {"w2#1": 4}
 
@@ -300,10 +308,11 @@ def test_owners_that_are_gone_are_not_stored_for_ever() -> None:
     """The next leader would wait for them."""
     town = Town(ONE_OWNER, workers=1)
     town.settle_all()
-    town.host.stored_owners = frozenset({"w1#1", "w9#1"})
+    town.host.stored_owners = frozenset({ProcessName("w1#1"), ProcessName("w9#1")})
     town.granter.dirty[1] = None
     result = town.settle(now=1.0)
-    assert result.owners == ("w1#1",) and town.host.stored_owners == {"w1#1"}
+    assert result.owners == ("w1#1",)
+    assert town.host.stored_owners == {"w1#1"}
     assert town.settle(now=1.0).owners == ()
 
 
@@ -319,7 +328,7 @@ def test_a_stranger_that_is_still_fetching_counts_but_gets_nothing() -> None:
 def test_a_stored_pace_from_a_wrong_clock_is_clamped() -> None:
     """A next_at in the far future is a clock error, not a wish."""
     town = Town(ONE_OWNER, workers=0)
-    host = town.granter.know_host(host_row(7, next_at=1e12), 0.0, 50.0)
+    host = town.granter.load_host(host_row(7, next_at=1e12), 0.0, 50.0)
     assert host.pace.next_at == 50.0 + LONGEST_DELAY_S
 
 
@@ -329,11 +338,13 @@ def test_a_stored_robots_txt_is_given_to_each_owner_once_while_it_is_fresh() -> 
     town.settle_all()
     town.granter.clock_offset = 1_000.0
     town.host.robots = StoredRobots(200, b"packed", until=1_060.0)
-    given = town.granter.grant_of(town.host, "w1#1", 10.0).robots
+    given = town.granter.grant_of(town.host, ProcessName("w1#1"), 10.0).robots
     assert given == RobotsFile(200, b"packed", 50.0)
-    assert town.granter.grant_of(town.host, "w1#1", 11.0).robots is None, "it has it"
-    town.host.parts["w1#1"].told_robots = False
-    assert town.granter.grant_of(town.host, "w1#1", 61.0).robots is None, "it has expired"
+    assert town.granter.grant_of(town.host, ProcessName("w1#1"), 11.0).robots is None, "it has it"
+    town.host.parts[ProcessName("w1#1")].told_robots = False
+    assert town.granter.grant_of(town.host, ProcessName("w1#1"), 61.0).robots is None, (
+        "it has expired"
+    )
 
 
 def test_a_host_does_not_go_to_and_fro_between_workers_that_are_equally_full() -> None:

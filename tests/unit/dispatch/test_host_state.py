@@ -6,8 +6,10 @@ import math
 
 import pytest
 
-from zcrawl.dispatch.host_state import HOLD_S, HostState, Part, shares
+from zcrawl.dispatch.host_state import HostState, Part, shares
+from zcrawl.dispatch.shared_limits import HOLD_S
 from zcrawl.frontier.pace import Demand, Pace
+from zcrawl.model.process_name import ProcessName, process_name
 from zcrawl.model.reasons.failure import HOST_DOWN
 
 
@@ -20,31 +22,32 @@ def host(interval_s: float = 0.0, concurrency: int = 4, burst: int = 1) -> HostS
 @pytest.mark.parametrize("workers", [1, 2, 5, 40])
 def test_shares_add_up_to_the_concurrency(concurrency: int, workers: int) -> None:
     """Nothing of a host's concurrency is lost or invented, and shares differ by one at most."""
-    names = [f"w{n}" for n in range(workers)]
+    names = [process_name(f"w{n}", 1) for n in range(workers)]
     parts = shares(Demand(0.0, 1, concurrency, True), names)
     assert sum(parts.values()) == concurrency
-    assert max(parts.values()) - min(parts.values()) <= 1 and min(parts.values()) >= 1
+    assert max(parts.values()) - min(parts.values()) <= 1
+    assert min(parts.values()) >= 1
     assert list(parts) == names[: min(workers, concurrency)], "in the order of the ranking"
 
 
 def test_a_host_that_is_not_spread_has_one_owner() -> None:
     """The first of the ranking has all of it; nobody has a host without workers."""
     demand = Demand(0.0, 1, 4, False)
-    assert shares(demand, ["b", "a"]) == {"b": 4}
+    assert shares(demand, [ProcessName("b"), ProcessName("a")]) == {"b": 4}
     assert shares(demand, []) == {}
 
 
 def test_room_is_what_nobody_may_be_using() -> None:
     """A lowered part counts with what it may still be using, not with what it was told."""
     state = host(concurrency=4)
-    state.parts = {"w1#1": Part(1, 3, 1)}
+    state.parts = {ProcessName("w1#1"): Part(1, 3, 1)}
     assert state.room(0.0) == 1
 
 
 def test_an_inherited_host_has_no_room_until_its_lease_ends() -> None:
     """Rule `takeover`."""
     state = host()
-    state.inherited, state.inherited_until = {"w1#1"}, 10.0
+    state.inherited, state.inherited_until = {ProcessName("w1#1")}, 10.0
     assert (state.room(9.9), state.room(10.0)) == (0, 4)
     state.inherited.clear()
     assert state.room(0.0) == 4
@@ -71,7 +74,7 @@ def test_a_part_of_the_concurrency_has_the_same_part_of_the_rate() -> None:
 def test_a_check_tells_of_parts_that_exceed_the_concurrency(parts: list[Part]) -> None:
     """The invariants are asserted, so that the simulation can catch a breach."""
     state = host(concurrency=4)
-    state.parts = {f"w{n}#1": part for n, part in enumerate(parts)}
+    state.parts = {ProcessName(f"w{n}#1"): part for n, part in enumerate(parts)}
     with pytest.raises(AssertionError):
         state.check()
 
@@ -96,13 +99,30 @@ def test_a_lost_part_counts_what_may_still_run(cancelled_at: float, in_use: int)
     assert part.held == 0
 
 
+def test_the_moment_that_a_host_is_put_off_to_never_goes_back() -> None:
+    """Results come in any order, and an older one names an earlier moment. Places in the pace that
+    are given back do not reach before it either."""
+    state = host(2.0)
+    state.put_off_until(10.0)
+    state.put_off_until(4.0)
+    assert (state.not_before, state.pace.next_at) == (10.0, 10.0)
+    state.request_sent(10.0)
+    state.put_off_until(11.0)
+    assert state.pace.next_at == 12.0, "the place that was taken is kept"
+    state.take_back_start()
+    assert state.pace.next_at == 11.0
+    state.request_sent(11.0)
+    state.forget_ahead()
+    assert state.pace.next_at == 11.0
+
+
 def test_an_inherited_owner_that_greets_gives_the_pace_back() -> None:
     """Until then the pace waits for the end of whatever that owner may have started."""
     state = host(2.0)
     state.put_off_until(10.0)
-    state.inherit({"w1#1"}, until=60.0, over_at=50.0)
+    state.inherit({ProcessName("w1#1")}, until=60.0, over_at=50.0)
     assert (state.pace.next_at, state.is_inherited(59.0)) == (52.0, True)
-    state.settle_inherited("w1#1")
+    state.settle_inherited(ProcessName("w1#1"))
     assert (state.pace.next_at, state.is_inherited(59.0)) == (10.0, False)
 
 
@@ -123,4 +143,4 @@ def test_runs_take_turns_at_a_host_and_leave_nothing_behind() -> None:
     state.count_pages(2, 5)
     state.end_runs_here(HOST_DOWN)
     state.run_ended(2)
-    assert (state.runs, state.pages, state.verdicts.keys()) == ([3, 1], {}, {1, 3})
+    assert (state.runs, state.pages, set(state.verdicts)) == ([3, 1], {}, {1, 3})

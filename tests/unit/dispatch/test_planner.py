@@ -16,6 +16,7 @@ from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.mesh.messages import Assignment
 from zcrawl.mesh.timing import LOOKAHEAD_S
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import QueuedRow, RunCounters
 from zcrawl.model.spec import Politeness, Scope
 from zcrawl.model.states import RunState
@@ -42,10 +43,10 @@ class Office:
 
     def join(self, name: str, slots: int = 4) -> None:
         self.roster.workers[name] = worker_info(name, slots=slots)
-        self.planner.granter.process_joined(f"{name}#1", self.now)
+        self.planner.granter.process_joined(ProcessName(f"{name}#1"), self.now)
 
     def add(self, count: int, host: int = 1, run: int = 1) -> list[QueuedRow]:
-        self.planner.granter.know_host(host_row(host), 0.0, self.now)
+        self.planner.granter.load_host(host_row(host), 0.0, self.now)
         rows = [row(next(self.seqs), run=run, host=host) for _ in range(count)]
         for queued_row in rows:
             self.frontier.insert(queued_row)
@@ -87,12 +88,25 @@ class Office:
         return rows
 
 
+def test_an_older_result_does_not_bring_a_host_forward() -> None:
+    """Two results of one host arrive in the wrong order: the later moment counts, and nothing is
+    sent to the host so early that it would start before."""
+    office = Office(FREE)
+    office.add(1)
+    office.planner.learn_pace(1, office.now + 500.0, 0.0)
+    office.planner.learn_pace(1, office.now + 1.0, 0.0)
+    assert office.plan() == []
+    assert office.plan(400.0) == []
+    assert [url.seq for _, url in office.plan(100.0)] == [1]
+
+
 def test_dispatch_stops_at_the_workers_credit() -> None:
     """Rule `credit`: prefetch is 1.25 × slots; credit returns with a received result."""
     office = Office()
     office.add(30)
     sent = office.plan()
-    assert len(sent) == 5 and office.plan(1.0) == []
+    assert len(sent) == 5
+    assert office.plan(1.0) == []
     office.receive(sent[0][1].seq)
     assert len(office.plan()) == 1
 
@@ -132,7 +146,8 @@ def test_max_pages_is_reserved() -> None:
     office.runs.put(run_row(1, office.spec, counters=RunCounters(done=1)))
     office.add(9)
     sent = office.plan()
-    assert len(sent) == 2 and office.plan(1.0) == []
+    assert len(sent) == 2
+    assert office.plan(1.0) == []
     office.receive(sent[0][1].seq)
     assert len(office.plan()) == 1
 
@@ -162,7 +177,9 @@ def test_an_ended_run_leaves_its_hosts() -> None:
     office.runs.put(run_row(1, state=RunState.CANCELLED))
     office.frontier.drop_run(1)
     office.planner.run_ended(1)
-    assert host.runs == [2] and host.demand.interval_s == 0.0 and not office.planner.trials
+    assert host.runs == [2]
+    assert host.demand.interval_s == 0.0
+    assert not office.planner.trials
     assert {url.run for _, url in office.plan()} == {2}
 
 
@@ -263,7 +280,8 @@ def test_work_waits_for_the_first_worker() -> None:
     """Without a worker nothing is leased; the first one that joins gets it."""
     office = Office(workers=0)
     office.add(3)
-    assert office.plan(1.0) == [] and not office.leases.by_seq
+    assert office.plan(1.0) == []
+    assert not office.leases.by_seq
     office.join("w1")
     assert len(office.plan(0.1)) == 3
 

@@ -12,6 +12,7 @@ from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.robots_place import ELSEWHERE, RobotsWay, robots_group
+from zcrawl.model.process_name import NOBODY, ProcessName
 from zcrawl.model.rows import HostRow, StoredRobots
 from zcrawl.model.spec import Politeness
 
@@ -30,14 +31,14 @@ class Town:
         for run, demand in enumerate(demands, 1):
             self.runs.put(run_row(run, spec(demand)))
         self.granter = Granter(self.roster, self.runs)
-        self.unconfirmed: list[tuple[str, int]] = []
+        self.unconfirmed: list[tuple[ProcessName, int]] = []
         for n in range(1, workers + 1):
             self.roster.workers[f"w{n}"] = worker_info(f"w{n}")
-            self.granter.process_joined(f"w{n}#1", 0.0)
+            self.granter.process_joined(ProcessName(f"w{n}#1"), 0.0)
 
     def host(self, origin: str, *runs: int, address: str = "") -> HostState:
         row = HostRow(len(self.granter.hosts) + 1, origin, (), 0.0, 0.0, address=address)
-        host = self.granter.know_host(row, 0.0, 0.0)
+        host = self.granter.load_host(row, 0.0, 0.0)
         host.runs += runs or (1,)
         self.granter.renew_demand(host)
         return host
@@ -60,13 +61,13 @@ class Town:
     def confirm(self, now: float = 0.0) -> None:
         for name, host_id in self.unconfirmed:
             part = self.granter.hosts[host_id].parts[name]
-            self.granter.confirmed(name, host_id, part.revision, now)
+            self.granter.confirm(name, host_id, part.revision, now)
         self.unconfirmed.clear()
 
-    def owner(self, host: HostState) -> str:
+    def owner(self, host: HostState) -> ProcessName:
         granted = [name for name, part in host.parts.items() if part.granted]
         assert len(granted) <= 1
-        return granted[0] if granted else ""
+        return granted[0] if granted else NOBODY
 
 
 def test_all_hosts_of_a_domain_have_one_owner() -> None:
@@ -123,7 +124,8 @@ def test_hosts_whose_robots_txt_is_at_another_host_share_its_pace_until_they_hav
         assert visited.groups
         town.granter.learn_robots(host, StoredRobots(200, b"", 100.0))
         assert host.groups == ()
-    assert visited.groups == () and visited.clan is None
+    assert visited.groups == ()
+    assert visited.clan is None
     for now in (4.0, 5.0):
         town.settle(now)
         town.confirm(now)
@@ -165,7 +167,7 @@ def test_a_new_leader_knows_the_hosts_whose_robots_txt_is_elsewhere() -> None:
         start=1,
     ):
         row = HostRow(number, f"http://h{number}.test", (), 0.0, 0.0, robots=file)
-        assert town.granter.know_host(row, 0.0, 0.0).robots_at == place
+        assert town.granter.load_host(row, 0.0, 0.0).robots_at == place
 
 
 def test_a_job_that_does_not_ask_is_not_concerned() -> None:
@@ -173,9 +175,11 @@ def test_a_job_that_does_not_ask_is_not_concerned() -> None:
     town = Town(Politeness(robots=False, rate=0, spread=True))
     host = town.host("http://h1.ours.test")
     town.settle()
-    assert host.groups == () and host.clan is None and len(host.parts) == 3
-    assert town.granter.grant_of(host, "w1#1", 0.0).groups == []
-    assert town.granter.grant_of(host, "w1#1", 0.0).address is None
+    assert host.groups == ()
+    assert host.clan is None
+    assert len(host.parts) == 3
+    assert town.granter.grant_of(host, ProcessName("w1#1"), 0.0).groups == []
+    assert town.granter.grant_of(host, ProcessName("w1#1"), 0.0).address is None
 
 
 def test_the_strictest_of_the_jobs_that_ask_counts() -> None:
@@ -216,7 +220,9 @@ def test_a_clan_moves_only_when_all_of_it_is_free() -> None:
     town.confirm(12.0)
     town.settle(12.0)
     new = town.owner(first_host)
-    assert new and new == town.owner(second_host) and new != old
+    assert new
+    assert new == town.owner(second_host)
+    assert new != old
     (share,) = town.granter.grant_of(first_host, new, 12.0).groups
     assert share.next_in_s == 0.5
 
@@ -283,11 +289,12 @@ def test_a_host_that_no_job_limits_any_more_is_free() -> None:
     town = Town(DOMAIN, Politeness(robots=False, rate=0, spread=True))
     host = town.host("http://a.ours.test", 1, 2)
     town.settle()
-    assert host.clan is not None and not host.demand.spread
+    assert (host.clan is None, host.demand.spread) == (False, False)
     host.runs.remove(1)
     town.granter.renew_demand(host)
     town.settle()
-    assert host.clan is None and host.groups == () and host.demand.spread
+    assert (host.clan is None, host.demand.spread) == (True, True)
+    assert host.groups == ()
 
 
 def test_a_new_leader_keeps_an_interval_to_whatever_was_before() -> None:
@@ -296,7 +303,7 @@ def test_a_new_leader_keeps_an_interval_to_whatever_was_before() -> None:
     town.granter.groups.began = 100.0
     host = town.host("http://a.ours.test")
     town.settle(100.2)
-    (share,) = town.granter.grant_of(host, "w1#1", 100.2).groups
+    (share,) = town.granter.grant_of(host, ProcessName("w1#1"), 100.2).groups
     assert share.next_in_s == pytest.approx(0.3)
 
 
@@ -313,9 +320,9 @@ def test_dispatch_follows_the_pace_of_the_group_and_the_line_of_its_hosts() -> N
             host = town.granter.hosts[host_id]
             if groups.admits(host, now):
                 groups.sent(host, now)
-                groups.leased(host, +1)
+                groups.leases_changed(host, +1)
                 sent.append(host_id)
-                groups.leased(host, -1)  # answered at once
+                groups.leases_changed(host, -1)  # answered at once
         now = max(now + 0.001, min(groups.next_due_at(), now + 0.5))
         called = groups.due(now)
         groups.check(town.granter.dirty)
@@ -330,11 +337,11 @@ def test_what_workers_hold_of_a_group_is_bounded() -> None:
     groups, held = town.granter.groups, []
     for host in hosts:
         if groups.admits(host, 0.0):
-            groups.leased(host, +1)
+            groups.leases_changed(host, +1)
             held.append(host)
     assert len(held) == 2 + 8
     assert groups.due(0.5) == []
-    groups.leased(held[0], -1)
+    groups.leases_changed(held[0], -1)
     assert groups.due(0.5) == [hosts[10].id]
 
 
@@ -344,8 +351,8 @@ def test_an_interval_passes_after_a_former_owner_was_heard_of() -> None:
     for heard in (True, False):
         town = Town(DOMAIN, workers=1)
         town.granter.groups.began = 100.0
-        row = HostRow(1, "http://a.ours.test", ("w9#1",), 0.0, 0.0)
-        host = town.granter.know_host(row, 0.0, 100.0)
+        row = HostRow(1, "http://a.ours.test", (ProcessName("w9#1"),), 0.0, 0.0)
+        host = town.granter.load_host(row, 0.0, 100.0)
         host.runs.append(1)
         town.granter.renew_demand(host)
         town.granter.inherit(row, 130.0, 130.0)
@@ -353,8 +360,8 @@ def test_an_interval_passes_after_a_former_owner_was_heard_of() -> None:
         now = 130.0
         if heard:
             now = 102.0
-            town.granter.process_joined("w9#1", now)
+            town.granter.process_joined(ProcessName("w9#1"), now)
         town.granter.dirty[host.id] = None
         town.settle(now)
-        (share,) = town.granter.grant_of(host, "w1#1", now).groups
+        (share,) = town.granter.grant_of(host, ProcessName("w1#1"), now).groups
         assert share.next_in_s == pytest.approx(0.5)

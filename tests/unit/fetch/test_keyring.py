@@ -15,7 +15,7 @@ from zcrawl.frontier.url import canonicalize
 from zcrawl.model.spec import Auth, Fetch, JobSpec
 
 ENVIRON = {"ZCRAWL_SECRET_KEY": "k3y", "ZCRAWL_SECRET_FREE": "fr33", "HOME": "/home/x"}
-HOSTS = {"KEY": ("shop.test", "api.shop.test:8443", "*.cdn.test")}
+HOSTS: dict[str, tuple[str, ...]] = {"KEY": ("shop.test", "api.shop.test:8443", "*.cdn.test")}
 
 
 def secrets(*seeds: str, owner: bool = False, hosts: Any = None, **fetch: Any) -> RunSecrets:
@@ -72,7 +72,7 @@ def test_a_secret_goes_to_no_other_host(url: str) -> None:
     assert sent(of, url) is None
     headers = HeaderSecrets({"X-Key": "${KEY}", "Accept": "*/*"}, of)
     assert headers.for_url(canonicalize(url)) == {"Accept": "*/*"}
-    assert headers.unreleased(canonicalize(url)) == {"KEY"}
+    assert headers.missing_secrets(canonicalize(url)) == {"KEY"}
 
 
 def test_on_a_cluster_a_secret_without_hosts_goes_to_nobody() -> None:
@@ -86,7 +86,8 @@ def test_in_the_embedded_form_it_goes_to_the_seeds_hosts() -> None:
     alone."""
     of = secrets("http://a.test/x", "https://b.test:8443/", owner=True)
     got = [sent(of, url, "${FREE}") for url in ("http://a.test/", "https://a.test/")]
-    assert got == ["fr33", "fr33"] and sent(of, "https://b.test:8443/", "${FREE}") == "fr33"
+    assert got == ["fr33", "fr33"]
+    assert sent(of, "https://b.test:8443/", "${FREE}") == "fr33"
     for url in ("https://a.test:8443/", "https://b.test/", "https://www.a.test/", "http://c.test/"):
         assert sent(of, url, "${FREE}") is None, url
     assert sent(of, "http://a.test/") is None
@@ -121,12 +122,13 @@ def test_credentials_and_header_sets_are_bound_to_hosts_too() -> None:
     )
     identity = Identity(Fetch(auth=auth, header_sets=({"X-Key": "${KEY}", "A": "b"},)), secrets())
     assert identity.headers("https://evil.test") == {"A": "b"}
-    assert identity.unreleased("https://evil.test") == {"KEY"}
+    assert identity.missing_secrets("https://evil.test") == {"KEY"}
     assert identity.headers("https://api.shop.test") == {"A": "b"}
     both = identity.headers("https://shop.test")
     assert both == {"A": "b", "X-Key": "k3y", "Authorization": "Basic azN5OmszeQ=="}
     headers = identity.headers("https://api.shop.test:8443")
-    assert headers["Authorization"] == "Bearer k3y" and not identity.unreleased("https://shop.test")
+    assert headers["Authorization"] == "Bearer k3y"
+    assert not identity.missing_secrets("https://shop.test")
 
 
 def test_a_proxys_credentials_go_to_a_proxy_that_they_are_released_for() -> None:
@@ -150,7 +152,8 @@ def test_a_secret_cannot_become_a_proxys_host(value: str) -> None:
     of = Keyring(JobRights(owner=True), {"ZCRAWL_SECRET_PW": value}).for_run(JobSpec("j"))
     with pytest.raises(JobError) as caught:
         of.proxy("http://u:${PW}@p.test:1")
-    assert caught.value.code == "bad_secret" and value not in str(caught.value)
+    assert caught.value.code == "bad_secret"
+    assert value not in str(caught.value)
 
 
 def test_a_proxy_of_the_job_must_not_read_a_secret_along() -> None:

@@ -145,7 +145,8 @@ def test_a_crawler_may_have_a_name_beyond_ascii() -> None:
     """In the file and in what it tells the server."""
     text = "User-agent: *\nDisallow: /all\nUser-agent: Unic\u00f6de\nDisallow: /own"
     robots = rules(text, "unic\u00f6de/1.0")
-    assert robots.allows(SITE + "/all") and not robots.allows(SITE + "/own")
+    assert robots.allows(SITE + "/all")
+    assert not robots.allows(SITE + "/own")
 
 
 GROUPS = """

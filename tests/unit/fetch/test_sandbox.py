@@ -16,7 +16,8 @@ from zcrawl.fetch.browser.sandbox import Standing, standing, without
 async def test_a_plain_user_keeps_its_name_and_has_the_sandbox() -> None:
     """Nothing has to be tried."""
     account = await standing(["/no/such/file"], euid=1000)
-    assert account == Standing(True) and account.prefix == ""
+    assert account == Standing(True)
+    assert account.prefix == ""
 
 
 async def test_where_root_cannot_become_somebody_else_it_says_why(

@@ -72,11 +72,13 @@ def test_a_run_of_an_unknown_version_waits_by_name() -> None:
     story = stored(NEWER)
     assert not story.assigned()
     active = story.leader.state.runs.active[1]
-    assert active.waits.startswith(f"{CANONICAL_CODE}: ") and str(NEWER) in active.waits
+    assert active.waits.startswith(f"{CANONICAL_CODE}: ")
+    assert str(NEWER) in active.waits
     (note,) = [entry for entry in story.notes if entry.name == "run_of_another_version"]
     assert note.detail == active.waits
     reply = story.ask("add_seeds", run=1, seeds=urls(1), last=True)
-    assert reply is not None and reply.data["code"] == CANONICAL_CODE
+    assert reply is not None
+    assert reply.data["code"] == CANONICAL_CODE
     assert set(story.states().values()) == {"QUEUED"}
 
 
@@ -88,7 +90,8 @@ def test_results_of_a_run_that_waits_are_committed() -> None:
     planner._links_until_sample = 1
     body = result(1, links=[("http://h1.test/a", bytes(16))])
     change = planner.plan(Received(("w1", 7), 1, 1, body, 0.0), 0.0, 0.0)
-    assert change.state is RequestState.DONE and len(change.links) == 1
+    assert change.state is RequestState.DONE
+    assert len(change.links) == 1
 
 
 def test_a_worker_that_does_not_know_the_version_leaves_the_run_to_others() -> None:
@@ -100,7 +103,8 @@ def test_a_worker_that_does_not_know_the_version_leaves_the_run_to_others() -> N
     owner, engines = Owner(), cast(Any, None)
     Pipeline(owner, engines, lambda: 0.0, lambda: 0.0).adopt(config)
     ((run, what),) = owner.lacks
-    assert run == 1 and "canonical form" in what
+    assert run == 1
+    assert "canonical form" in what
 
 
 def test_a_run_is_finished_by_the_version_that_began_it() -> None:

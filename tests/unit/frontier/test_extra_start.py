@@ -9,5 +9,7 @@ from zcrawl.frontier.url import DEFAULT
 def test_the_request_that_begins_a_spider_is_recognised_as_text_and_as_stored() -> None:
     """Messages have text, the store has bytes; any other URL is a page."""
     url, _, _ = start_seed(DEFAULT)
-    assert is_start(url) and is_start(url.encode())
-    assert not is_start("http://a.test/start") and not is_start(b"http://a.test/start")
+    assert is_start(url)
+    assert is_start(url.encode())
+    assert not is_start("http://a.test/start")
+    assert not is_start(b"http://a.test/start")

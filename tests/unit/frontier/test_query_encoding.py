@@ -107,7 +107,8 @@ def test_items_have_urls_in_the_pages_encoding_too() -> None:
         "data = { microdata = 'T.u' }\n"
     )
     fields = item(spec, html.encode("iso8859-15"), kind="text/html")
-    assert fields["link"].endswith("?%A4") and "?%A4)" in fields["text"]
+    assert fields["link"].endswith("?%A4")
+    assert "?%A4)" in fields["text"]
     assert fields["data"].endswith("?%A4")
 
 
@@ -154,4 +155,5 @@ def test_whatever_is_linked_has_a_canonical_form(query: str, encoding: str) -> N
         url = join("https://h.test/", "/x?" + query, page_encoding=encoding)
     except BadUrl:
         return
-    assert url.isascii() and canonicalize(url) == url
+    assert url.isascii()
+    assert canonicalize(url) == url

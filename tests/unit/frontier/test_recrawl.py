@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -11,14 +13,14 @@ from zcrawl.frontier.recrawl import (
     decode,
     is_due,
     reading_of,
-    remembered,
+    updated_page,
     validators,
 )
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.reasons.reason import Reason, ReasonKind
 from zcrawl.model.reasons.registry import REASONS, all_reasons
 from zcrawl.model.reasons.skip import STAY_DUE
-from zcrawl.model.spec import Fetch, JobSpec, Output, Politeness, Recrawl, Scope
+from zcrawl.model.spec import Fetch, JobSpec, OutputSpec, Politeness, Recrawl, Scope
 from zcrawl.model.states import RequestState
 from zcrawl.submit.validate import spec_from_dict
 
@@ -36,7 +38,7 @@ def met(
     reason: str = "",
     at: float = 1_000.0,
 ) -> KnownPage:
-    return remembered(page, state, status, reason, traits, RULES, READ, at)
+    return updated_page(page, state, status, reason, traits, RULES, READ, at)
 
 
 def test_the_interval_follows_what_was_observed() -> None:
@@ -134,21 +136,21 @@ def test_what_cannot_be_read_asks_no_condition() -> None:
 def test_only_what_pages_are_read_by_counts_as_another_reading() -> None:
     """Another pace or limit does not fetch a whole site anew; another scope or rule does."""
 
-    def reading(**changes: object) -> bytes:
-        return reading_of(msgspec.json.encode(JobSpec("j", **changes)))  # type: ignore[arg-type]
+    def reading(**changes: Any) -> bytes:
+        return reading_of(msgspec.json.encode(JobSpec("j", **changes)))
 
-    same = [
+    same: list[dict[str, Any]] = [
         {"politeness": Politeness(rate=1.0)},
         {"fetch": Fetch(timeout=5.0)},
         {"scope": Scope(max_pages=5)},
         {"recrawl": RULES},
         {"seeds": ("https://a.test/",)},
     ]
-    other = [
+    other: list[dict[str, Any]] = [
         {"scope": Scope(max_depth=3)},
         {"fetch": Fetch(engine="browser")},
         {"politeness": Politeness(nofollow=False)},
-        {"output": Output(keep_html=True)},
+        {"output": OutputSpec(keep_html=True)},
         {"spider": "a.b:C"},
         {"schema": {"required": ["name"]}},
     ]
@@ -158,7 +160,7 @@ def test_only_what_pages_are_read_by_counts_as_another_reading() -> None:
 
 def test_only_a_crawl_remembers_pages() -> None:
     """The tasks of an executor are to be done in every run."""
-    with pytest.raises(JobError, match="is for crawls"):
+    with pytest.raises(JobError, match=r"recrawl\.incremental needs pages"):
         spec_from_dict({"name": "j", "kind": "stamp", "recrawl": {"incremental": True}}, "job")
     assert spec_from_dict({"name": "j", "kind": "stamp"}, "job").recrawl == Recrawl()
 
@@ -174,7 +176,7 @@ def test_only_a_crawl_remembers_pages() -> None:
         ({"intervall": 5}, "did you mean 'recrawl.interval'"),
     ],
 )
-def test_intervals_that_make_no_sense_are_refused(recrawl: dict, complaint: str) -> None:
+def test_intervals_that_make_no_sense_are_refused(recrawl: dict[str, Any], complaint: str) -> None:
     """The error names the key."""
     with pytest.raises(JobError, match=complaint):
         spec_from_dict({"name": "j", "recrawl": recrawl}, "job.toml")

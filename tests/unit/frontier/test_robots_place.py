@@ -17,7 +17,8 @@ def test_a_way_survives_the_report_and_the_store() -> None:
     """A worker reports it, the leader stores it, the next owner of the host reads it."""
     file = WAY.pack(60.0)
     stored = StoredRobots(file.status, file.body, 1_000.0)
-    assert is_way(file) and file.lasts_s == 60.0
+    assert is_way(file)
+    assert file.lasts_s == 60.0
     assert unpack_way(file) == unpack_way(stored) == WAY
     assert place_in(stored) == WAY.place == "https://there.test"
 
@@ -40,4 +41,5 @@ def test_the_form_of_a_way_is_as_older_versions_stored_it() -> None:
 )
 def test_what_is_no_way_leads_nowhere(file: RobotsFile) -> None:
     """It is asked for again from the beginning."""
-    assert unpack_way(file) is None and place_in(file) == ""
+    assert unpack_way(file) is None
+    assert place_in(file) == ""

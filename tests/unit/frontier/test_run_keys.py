@@ -72,7 +72,8 @@ def test_the_leader_checks_the_keys_of_redirects_by_the_same_rules(
     planner._links_until_sample = 1
     body = handed_over(assignment(HANDLER), target)
     change = planner.plan(Received(("w1", 7), 1, 1, body, 0.0), 0.0, 0.0)
-    assert change.reason == REDIRECTED and [link.url for link in change.links] == [target]
+    assert change.reason == REDIRECTED
+    assert [link.url for link in change.links] == [target]
 
 
 def test_a_key_that_only_a_redirect_can_have_is_refused_for_other_requests() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from zcrawl.errors import JobError
@@ -122,7 +124,8 @@ def test_a_careless_expression_keeps_nobody_busy(
     key: str, match_verdict: str | None, not_found: str | None
 ) -> None:
     """Python's own would try more ways than there are seconds."""
-    scope = ScopeFilter(Scope(**{key: (r"^https://example\.com/(a+)+$",)}), SEEDS)
+    expressions: dict[str, Any] = {key: (r"^https://example\.com/(a+)+$",)}
+    scope = ScopeFilter(Scope(**expressions), SEEDS)
     assert scope.verdict("https://example.com/" + "a" * 5_000, 1) == match_verdict
     assert scope.verdict("https://example.com/" + "a" * 5_000 + "!", 1) == not_found
 

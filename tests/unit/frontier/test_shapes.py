@@ -101,7 +101,8 @@ def test_a_calendar_ends_after_two_hundred_pages_in_a_row_without_a_new_text() -
     assert PAGES_BEFORE + PAGES_IN_ROW <= pages + 1 <= PAGES_BEFORE + PAGES_IN_ROW + 100
     assert list(watch.ended) == [CALENDAR]
     assert watch.has_ended(month(5_000)[0])
-    assert not watch.has_ended(f"{SITE}/cal/2031") and not watch.has_ended(f"{SITE}/about")
+    assert not watch.has_ended(f"{SITE}/cal/2031")
+    assert not watch.has_ended(f"{SITE}/about")
 
 
 def test_a_new_text_begins_the_row_anew() -> None:
@@ -157,6 +158,7 @@ def test_what_is_remembered_is_bounded() -> None:
             shape = watch.count(f"{SITE}/w{words(number)}/1", f"{SITE}/w{words(number)}/0")
         assert shape is not None
     assert len(watch._watched) == MOST_WATCHED
+    assert shape is not None
     for number in range(3 * MOST_TEXTS):
         watch.learn(shape, words(number).encode())
     assert len(watch._watched[shape].texts) == MOST_TEXTS
@@ -164,7 +166,8 @@ def test_what_is_remembered_is_bounded() -> None:
     watch.ended = dict.fromkeys(str(number) for number in range(MOST_ENDED))
     while not read(watch, *month(0)):
         pass
-    assert len(watch.ended) == MOST_ENDED and CALENDAR in watch.ended
+    assert len(watch.ended) == MOST_ENDED
+    assert CALENDAR in watch.ended
 
 
 def test_a_page_that_is_too_long_to_look_at_counts_as_new() -> None:
@@ -190,7 +193,8 @@ def test_links_of_an_ended_shape_are_traps_unless_the_job_says_no() -> None:
     assert TrapFilter(Traps(), watch).verdict(url, YEAR) == "trap_shape"
     assert TrapFilter(Traps()).verdict(url, YEAR) is None
     off = TrapFilter(Traps(shapes=False), watch)
-    assert off.shapes is None and off.verdict(url, YEAR) is None
+    assert off.shapes is None
+    assert off.verdict(url, YEAR) is None
 
 
 def test_verdicts_of_before_are_not_remembered_when_a_shape_ends() -> None:

@@ -102,7 +102,7 @@ def test_an_unknown_host_is_asked_one_page_at_a_time() -> None:
 
 def test_failures_in_a_row_open_it_and_one_answer_closes_it() -> None:
     """Four failures and an answer count for nothing."""
-    breaker = HostBreaker(known=True)
+    breaker = HostBreaker(has_answered=True)
     assert fail(breaker, FAILURES - 1) is None
     breaker.answered()
     assert fail(breaker, FAILURES - 1) is None
@@ -132,7 +132,8 @@ def test_only_a_host_that_cannot_be_reached_goes_down() -> None:
         silent.failed("read_timeout", float(step), float(step))
         away.failed("dns", float(step), float(step))
     assert not is_down(silent.opens)
-    assert away.opens == DOWN_AFTER and is_down(away.opens)
+    assert away.opens == DOWN_AFTER
+    assert is_down(away.opens)
 
 
 # ---------------------------------------------------------------- both, from results
@@ -157,8 +158,10 @@ def test_only_news_are_told_and_a_next_owner_takes_them_over() -> None:
     busy = failed("http_429", 429, retry=RetryClass.THROTTLED)
     assert first.ended(busy, 0.0, 0.2, 4, 0.0) == 0.5
     news = first.news()
-    assert news == Manner(0.5, 0, 0) and first.news() is None
+    assert news == Manner(0.5, 0, 0)
+    assert first.news() is None
     second = HostManners()
     second.adopt(news)
-    assert second.throttle.slow_s == 0.5 and not second.breaker.one_at_a_time
+    assert second.throttle.slow_s == 0.5
+    assert not second.breaker.one_at_a_time
     assert second.news() is None

@@ -94,7 +94,9 @@ def test_what_is_no_crawlable_url_is_a_named_error(url: str, code: str) -> None:
         canonicalize(url)
     assert caught.value.code == code
     message = str(caught.value)
-    assert len(message) < 300 and message.isprintable() and "secret" not in message
+    assert len(message) < 300
+    assert message.isprintable()
+    assert "secret" not in message
 
 
 def test_a_url_may_be_as_long_as_the_limit_but_no_longer() -> None:

@@ -13,7 +13,7 @@ from zcrawl.errors import RetryClass
 from zcrawl.master.desk import actions
 from zcrawl.mesh.messages import Bye, Drain, Reply
 from zcrawl.model.states import NodeState, Outcome, RequestState
-from zcrawl.store.commands import ChangeRun, RetryDead, SetDrain, SubmitJob
+from zcrawl.store.commands import ChangeRun, RetryDead, SetDrain, SetWish, SubmitJob
 from zcrawl.testing.store.store import Fault
 
 FAILED: dict[str, Any] = {"outcome": Outcome.FAILED, "page": None, "items": [], "reason": "x"}
@@ -37,7 +37,8 @@ def next_leader(old: LeaderStory) -> LeaderStory:
 
 def done(story: LeaderStory, op: str, **args: Any) -> dict[str, Any]:
     reply = story.ask(op, f"{op}-{story.now}", **args)
-    assert reply is not None and reply.ok, reply
+    assert reply is not None, reply
+    assert reply.ok, reply
     return reply.data
 
 
@@ -60,10 +61,12 @@ def test_a_drain_takes_effect_after_its_commit() -> None:
     story = leading("w1")
     story.hold = lambda what: isinstance(what, SetDrain)
     assert story.ask("drain", node="w1") is None
-    assert not drained(story) and story.bodies(Drain) == []
+    assert not drained(story)
+    assert story.bodies(Drain) == []
     story.release()
     assert story.replies[-1].data == {"node": "w1", "state": "draining", "changed": 1}
-    assert drained(story) and story.bodies(Drain, "w1") == [Drain(False)]
+    assert drained(story)
+    assert story.bodies(Drain, "w1") == [Drain(False)]
     (view,) = done(story, "nodes")["workers"]
     assert view["state"] == "draining"
 
@@ -73,8 +76,10 @@ def test_a_drain_that_cannot_be_stored_is_refused_and_not_done() -> None:
     story = leading("w1")
     fault_on(story, SetDrain, "fail")
     reply = story.ask("drain", node="w1")
-    assert reply is not None and reply.data["code"] == "store_unavailable"
-    assert not drained(story) and story.bodies(Drain) == []
+    assert reply is not None
+    assert reply.data["code"] == "store_unavailable"
+    assert not drained(story)
+    assert story.bodies(Drain) == []
 
 
 @pytest.mark.parametrize("fault", ["unknown_applied", "unknown_lost"])
@@ -115,7 +120,8 @@ def test_a_node_that_was_started_anew_before_it_was_drained_stays_drained() -> N
     done(story, "drain", node="w1")
     story.wait(15.0)
     story.join("w1", 2, life=LIFE + 1, number=2)
-    assert drained(story) and set(story.store.tables.drains) == {"w1"}
+    assert drained(story)
+    assert set(story.store.tables.drains) == {"w1"}
 
 
 def test_a_worker_that_left_is_drained_for_the_life_that_comes() -> None:
@@ -124,7 +130,8 @@ def test_a_worker_that_left_is_drained_for_the_life_that_comes() -> None:
     story.hear(Bye("drained"), "w1")
     assert done(story, "drain", node="w1")["state"] == "offline"
     story.join("w1", 2, life=LIFE + 1)
-    assert drained(story) and story.store.tables.drains["w1"].life == LIFE + 1
+    assert drained(story)
+    assert story.store.tables.drains["w1"].life == LIFE + 1
 
 
 def test_a_drain_holds_for_the_next_process_of_the_worker() -> None:
@@ -134,7 +141,8 @@ def test_a_drain_holds_for_the_next_process_of_the_worker() -> None:
     story.sent.clear()
     story.join("w1", 2, replaces=1, life=LIFE)
     story.wait(2.0, lambda: story.beat("w1", 2))
-    assert drained(story) and story.assigned() == []
+    assert drained(story)
+    assert story.assigned() == []
 
 
 def test_a_drain_of_a_worker_whose_process_has_just_died_holds() -> None:
@@ -145,7 +153,8 @@ def test_a_drain_of_a_worker_whose_process_has_just_died_holds() -> None:
     assert done(story, "drain", node="w1")["state"] == "lost"
     story.sent.clear()
     story.join("w1", 2, replaces=1, life=LIFE)
-    assert drained(story) and story.assigned("w1") == []
+    assert drained(story)
+    assert story.assigned("w1") == []
 
 
 def test_a_node_that_a_person_starts_anew_works_again() -> None:
@@ -156,7 +165,8 @@ def test_a_node_that_a_person_starts_anew_works_again() -> None:
     story.join("w1", 2, replaces=1, life=LIFE + 1)
     assert drained(story), "it is not stored yet"
     story.wait(1.0, lambda: story.beat("w1", 2))
-    assert not drained(story) and story.store.tables.drains == {}
+    assert not drained(story)
+    assert story.store.tables.drains == {}
     assert {assignment.url for assignment in story.assigned()[-3:]} == set(urls(3))
 
 
@@ -167,11 +177,13 @@ def test_a_drain_holds_at_the_next_leader_until_it_is_ended() -> None:
     story = next_leader(old)
     story.join("w1", life=LIFE)
     story.wait(2.0, story.beat)
-    assert drained(story) and story.assigned() == []
+    assert drained(story)
+    assert story.assigned() == []
     assert done(story, "nodes")["drained"] == ["w1"]
     assert done(story, "undrain", node="w1") == {"node": "w1", "state": "idle", "changed": 1}
     story.wait(1.0, story.beat)
-    assert not drained(story) and len(story.assigned()) == 3
+    assert not drained(story)
+    assert len(story.assigned()) == 3
 
 
 def test_a_drain_by_a_leader_that_is_fenced_is_not_done() -> None:
@@ -217,7 +229,8 @@ def test_a_node_is_waited_for_after_a_takeover(op: str, args: dict[str, Any]) ->
     assert story.ask(op, "asked", **args) is None
     assert wait_for_reply(story, 1.0) is None
     story.join("w1", life=LIFE)
-    assert story.replies and story.replies[-1].ok, story.replies
+    assert story.replies, story.replies
+    assert story.replies[-1].ok, story.replies
 
 
 @pytest.mark.parametrize("op", ["drain", "undrain", "reassign", "node"])
@@ -227,7 +240,8 @@ def test_a_node_that_does_not_come_is_refused_when_the_wait_is_over(op: str) -> 
     story.join("w2")
     assert story.ask(op, "asked", node="w9", host="http://a.test") is None
     reply = wait_for_reply(story, 3.5)
-    assert reply is not None and reply.data["code"] == "no_such_node"
+    assert reply is not None
+    assert reply.data["code"] == "no_such_node"
     assert "w2" in reply.data["message"]
     assert wait_for_reply(story, 3.0) is None
 
@@ -240,7 +254,8 @@ def test_a_worker_that_the_database_knows_can_be_drained_before_it_comes() -> No
     assert done(story, "drain", node="w1") == {"node": "w1", "state": "offline", "changed": 1}
     story.join("w1", life=LIFE)
     story.tick()
-    assert drained(story) and story.store.tables.drains["w1"].life == LIFE
+    assert drained(story)
+    assert story.store.tables.drains["w1"].life == LIFE
 
 
 # ---------------------------------------------------------------- wishes
@@ -259,9 +274,10 @@ def test_a_wish_for_a_host_holds_at_the_next_leader() -> None:
 def test_a_wish_that_cannot_be_stored_is_refused_and_not_granted() -> None:
     """The host stays where it is."""
     story = leading("w1", "w2")
-    fault_on(story, actions.SetWish, "fail")
+    fault_on(story, SetWish, "fail")
     reply = story.ask("reassign", host="http://a.test", node="w2")
-    assert reply is not None and not reply.ok
+    assert reply is not None
+    assert not reply.ok
     (host,) = story.leader.state.planner.hosts.values()
     assert host.wanted_owner == ""
 
@@ -315,7 +331,9 @@ def test_the_next_leader_finishes_a_retry_and_answers_with_the_whole() -> None:
     states = [row.state for row in story.store.requests(1)]
     assert states == [RequestState.DEAD] * 2 + [RequestState.QUEUED] * 5, "each is tried once more"
     reply = story.ask("act", "r", ref="1", action="retry")
-    assert reply is not None and reply.ok and reply.data["changed"] == 7
+    assert reply is not None
+    assert reply.ok
+    assert reply.data["changed"] == 7
     assert story.store.tables.retries == {}
 
 
@@ -360,7 +378,8 @@ def test_a_job_is_deleted_whole_or_not_at_all() -> None:
     story.hold = lambda what: isinstance(what, ChangeRun)
     story.ask("act", ref="job", action="delete")
     (command,) = story.held
-    assert isinstance(command, ChangeRun) and {command.run, *command.others} == {1, 2, 3}
+    assert isinstance(command, ChangeRun)
+    assert {command.run, *command.others} == {1, 2, 3}
     story.release()
     assert story.replies[-1].data["changed"] == 3
 

@@ -39,7 +39,8 @@ def test_an_older_run_can_be_acted_on(action: str, state: str) -> None:
     """The newest run goes on as before."""
     story = two_runs()
     reply = ask(story, "act", ref="job", action=action, run=1)
-    assert reply.ok and (reply.data["run"], reply.data["changed"]) == (1, 1)
+    assert reply.ok
+    assert (reply.data["run"], reply.data["changed"]) == (1, 1)
     assert states(story).get(1, RunState.DELETED) is RunState(state)  # deleted ones are swept
     assert states(story)[2] is RunState.RUNNING
 
@@ -70,7 +71,8 @@ def test_a_run_that_the_job_does_not_have_is_refused(op: str) -> None:
     story = two_runs()
     args: dict[str, Any] = {"ref": "job", "action": "cancel", "rate": 1.0}
     reply = ask(story, op, **args, run=9)
-    assert not reply.ok and reply.data["code"] == "no_such_run"
+    assert not reply.ok
+    assert reply.data["code"] == "no_such_run"
     assert "2, 1" in reply.data["message"]
     ask(story, "act", ref="job", action="delete", run=2)
     assert ask(story, op, **args, run=2).data["code"] == "no_such_run"

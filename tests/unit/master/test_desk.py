@@ -68,7 +68,8 @@ def test_a_good_request_is_answered(op: str, args: dict[str, Any], keys: set[str
     """Once, with what was asked for."""
     story = leading()
     reply = ask(story, op, **args)
-    assert reply.ok and keys <= reply.data.keys(), reply
+    assert reply.ok, reply
+    assert keys <= reply.data.keys(), reply
     story.store.check()
 
 
@@ -124,7 +125,8 @@ def test_a_bad_request_is_refused_by_name(op: str, args: dict[str, Any], code: s
     story = leading()
     reply = ask(story, op, **args)
     assert (reply.ok, reply.data["code"]) == (False, code)
-    assert reply.data["message"] and reply.data["exit_code"] in (1, 2, 3)
+    assert reply.data["message"]
+    assert reply.data["exit_code"] in (1, 2, 3)
     assert any(note.name == "request_refused" for note in story.notes)
 
 
@@ -183,7 +185,8 @@ def test_a_submission_is_answered_after_its_commit() -> None:
     assert story.ask("submit", **{**SUBMIT, "mode": "new"}) is None
     assert story.store.runs() == []
     story.release()
-    assert story.replies[-1].ok and len(story.store.runs()) == 1
+    assert story.replies[-1].ok
+    assert len(story.store.runs()) == 1
 
 
 def test_a_repeated_submission_is_answered_again_without_a_second_run() -> None:
@@ -192,7 +195,9 @@ def test_a_repeated_submission_is_answered_again_without_a_second_run() -> None:
     first = story.ask("submit", id="same", **SUBMIT)
     second = LeaderStory(story.store, "m2", story.now + 1.0).elect()
     again = second.ask("submit", id="same", **SUBMIT)
-    assert first is not None and again is not None and again.ok
+    assert first is not None
+    assert again is not None
+    assert again.ok
     assert (first.data["job"], first.data["run"]) == (again.data["job"], again.data["run"])
     assert len(story.store.runs()) == 1
 
@@ -223,7 +228,8 @@ def test_a_resume_that_was_applied_unseen_is_answered_although_its_repeat_failed
 
     story.store.faults = choose
     assert ask(story, "act", id="same", ref="1", action="resume").ok
-    assert ask(story, "act", id="same", ref="1", action="resume").ok and not faults
+    assert ask(story, "act", id="same", ref="1", action="resume").ok
+    assert not faults
     assert len({assignment.seq for assignment in story.assigned()}) == 5
 
 
@@ -235,7 +241,8 @@ def test_retry_queues_dead_requests_again() -> None:
         story.report(result_of(assignment, retry=RetryClass.PERMANENT, **failure))
     assert set(story.states().values()) == {"DEAD"}
     reply = ask(story, "act", ref="1", action="retry")
-    assert reply.ok and reply.data["changed"] == 3
+    assert reply.ok
+    assert reply.data["changed"] == 3
     assert len(story.assigned()) == 6
 
 
@@ -255,7 +262,9 @@ def test_a_retry_whose_commit_is_uncertain_is_carried_out(fault: Fault) -> None:
     story.sent.clear()
     reply = ask(story, "act", ref="1", action="retry")
     story.wait(1.0, story.beat)
-    assert reply.ok and reply.data["changed"] == 3 and not faults
+    assert reply.ok
+    assert reply.data["changed"] == 3
+    assert not faults
     assert len(story.assigned()) == 3
 
 

@@ -24,7 +24,8 @@ def queues(story: LeaderStory, **args: Any) -> list[dict[str, Any]]:
 
 def page(story: LeaderStory, **args: Any) -> dict[str, Any]:
     reply = story.ask("queues", **args)
-    assert reply is not None and reply.ok, reply
+    assert reply is not None, reply
+    assert reply.ok, reply
     return reply.data
 
 
@@ -74,7 +75,8 @@ def test_by_job_there_is_a_row_for_each_run_and_its_tags() -> None:
     """As before there were tags, and without saying by what."""
     rows = {row["name"]: row for row in queues(tagged())}
     assert {name: row["queued"] for name, row in rows.items()} == {"a": 6, "b": 3, "c": 5}
-    assert rows["a"]["tags"] == ["shop", "daily"] and rows["c"]["tags"] == []
+    assert rows["a"]["tags"] == ["shop", "daily"]
+    assert rows["c"]["tags"] == []
     assert (rows["a"]["hosts"], rows["a"]["state"]) == (2, "running")
 
 
@@ -126,7 +128,8 @@ def test_all_ways_count_the_same_urls() -> None:
         {name: sum(row[name] for row in queues(story, by=group)) for name in SUMS}
         for group in ("job", "tag", "host")
     ]
-    assert totals[0] == totals[1] == totals[2] and totals[0]["leased"] > 0
+    assert totals[0] == totals[1] == totals[2]
+    assert totals[0]["leased"] > 0
 
 
 def test_groups_are_filtered_sorted_and_cut_at_the_leader() -> None:
@@ -136,7 +139,8 @@ def test_groups_are_filtered_sorted_and_cut_at_the_leader() -> None:
         made = JobSpec(f"job{n:02}", tags=(f"t{n:02}",), politeness=spec().politeness)
         story.submit(*urls(n + 1, f"h{n:02}.test"), of=made)
     answer = page(story, by="tag", sort="queued", desc=True, limit=2)
-    assert [row["tag"] for row in answer["rows"]] == ["t11", "t10"] and answer["total"] == 12
+    assert [row["tag"] for row in answer["rows"]] == ["t11", "t10"]
+    assert answer["total"] == 12
     answer = page(story, by="tag", sort="name", offset=3, limit=1)
     assert [row["tag"] for row in answer["rows"]] == ["t03"]
     assert [row["tag"] for row in page(story, by="tag", filter="JOB07")["rows"]] == ["t07"]
@@ -148,7 +152,8 @@ def test_groups_are_filtered_sorted_and_cut_at_the_leader() -> None:
 def test_an_unknown_grouping_is_refused_by_name(args: dict[str, Any]) -> None:
     """G7: a console of another version may ask for anything."""
     reply = tagged().ask("queues", **args)
-    assert reply is not None and (reply.ok, reply.data["code"]) == (False, "bad_request")
+    assert reply is not None
+    assert (reply.ok, reply.data["code"]) == (False, "bad_request")
 
 
 def test_a_run_that_has_ended_has_no_queue() -> None:
@@ -190,9 +195,11 @@ def test_a_trend_is_bounded_and_goes_with_its_run() -> None:
     for n in range(100):
         trends.sample(float(n), [(1, n), (2, -5)])
     assert trends.of([1]) == [45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95]
-    assert set(trends.of([2])) == {0} and trends.of([3]) == [] == trends.of([])
+    assert set(trends.of([2])) == {0}
+    assert trends.of([3]) == [] == trends.of([])
     trends.sample(200.0, [(2, 1)])
-    assert trends.of([1]) == [] and trends.of([1, 2])[-1] == 1
+    assert trends.of([1]) == []
+    assert trends.of([1, 2])[-1] == 1
 
 
 def test_between_two_points_nothing_is_looked_at() -> None:

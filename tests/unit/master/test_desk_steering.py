@@ -10,6 +10,7 @@ from tests.unit.desk_tools import FAILED, SLOW, answer, leading
 from tests.unit.machine_tools import LeaderStory, heartbeat, result_of, urls
 from zcrawl.errors import RetryClass
 from zcrawl.mesh.messages import Assign
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.spec import Politeness
 
 
@@ -57,22 +58,23 @@ def test_a_pace_can_be_lowered_too() -> None:
 def test_a_bad_pace_is_refused(args: dict[str, Any], code: str) -> None:
     """By the same rules as a job file."""
     reply = leading(*urls(3)).ask("tune", **args)
-    assert reply is not None and (reply.ok, reply.data["code"]) == (False, code)
+    assert reply is not None
+    assert (reply.ok, reply.data["code"]) == (False, code)
 
 
 def owner(story: LeaderStory) -> str:
     story.tick(1.5)
     for name in ("w1", "w2"):
         story.beat(name)
-    name: str = answer(story, "hosts")["rows"][0]["owner"]
-    return name
+    owner_name: str = answer(story, "hosts")["rows"][0]["owner"]
+    return owner_name
 
 
 def test_a_host_goes_to_the_worker_that_is_named() -> None:
     """When the one that has it has let go; and not before its owner is stored."""
     story = leading(*urls(200), politeness=Politeness(robots=False, rate=2.0, concurrency=2))
     story.join("w2")
-    story.wait(1.0, lambda: [story.beat(name) for name in ("w1", "w2")] and None)
+    story.wait(1.0, lambda: story.beat_all("w1", "w2"))
     first = owner(story)
     other = "w2" if first == "w1" else "w1"
     assert answer(story, "reassign", host="http://a.test", node=other)["node"] == other
@@ -82,8 +84,8 @@ def test_a_host_goes_to_the_worker_that_is_named() -> None:
             story.beat(name)
             for assign in story.bodies(Assign, name):
                 for grant in assign.grants:
-                    story.leader.state.planner.granter.confirmed(
-                        f"{name}#1", grant.host, grant.revision, story.now
+                    story.leader.state.planner.granter.confirm(
+                        ProcessName(f"{name}#1"), grant.host, grant.revision, story.now
                     )
         for assignment in story.assigned(first):
             story.publish(result_of(assignment), first)
@@ -104,9 +106,10 @@ def test_a_host_goes_to_the_worker_that_is_named() -> None:
 def test_a_bad_reassignment_is_refused(args: dict[str, Any], code: str) -> None:
     """By name."""
     story = leading(*urls(3))
-    story.wait(3.25, lambda: [story.beat(name) for name in story.leader.state.roster.workers])
+    story.wait(3.25, lambda: story.beat_all(*story.leader.state.roster.workers))
     reply = story.ask("reassign", **args)
-    assert reply is not None and (reply.ok, reply.data["code"]) == (False, code)
+    assert reply is not None
+    assert (reply.ok, reply.data["code"]) == (False, code)
 
 
 def test_a_leader_steps_down_when_it_is_asked_to() -> None:

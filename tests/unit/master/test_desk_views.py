@@ -12,7 +12,7 @@ from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.errors import RetryClass
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.snapshot import published
-from zcrawl.mesh.messages import Event
+from zcrawl.mesh.messages import Event, Reply
 from zcrawl.model.host import Manner
 from zcrawl.model.snapshot import ClusterSnapshot, LiveRunView, WorkerView
 from zcrawl.model.spec import Politeness, Scope
@@ -27,7 +27,8 @@ def test_many_hosts_are_filtered_sorted_and_cut_at_the_leader() -> None:
     story = LeaderStory().elect()
     story.submit(*hosts(30), "http://h07.test/more")
     page = answer(story, "hosts", sort="queued", desc=True, limit=3)
-    assert page["total"] == 30 and len(page["rows"]) == 3
+    assert page["total"] == 30
+    assert len(page["rows"]) == 3
     assert (page["rows"][0]["host"], page["rows"][0]["queued"]) == ("http://h07.test", 2)
     page = answer(story, "hosts", sort="host", filter="H1", offset=8, limit=9)
     assert [row["host"] for row in page["rows"]] == ["http://h18.test", "http://h19.test"]
@@ -49,26 +50,69 @@ def test_many_hosts_are_filtered_sorted_and_cut_at_the_leader() -> None:
 def test_a_bad_page_is_refused_by_name(args: dict[str, Any]) -> None:
     """G7: a console of another version may ask for anything."""
     reply = leading(*urls(1)).ask("hosts", **args)
-    assert reply is not None and (reply.ok, reply.data["code"]) == (False, "bad_request")
+    assert reply is not None
+    assert (reply.ok, reply.data["code"]) == (False, "bad_request")
 
 
-@pytest.mark.parametrize("op", ["lanes", "node", "depths", "history", "in_flight", "errors"])
-def test_bad_arguments_of_any_view_are_refused(op: str) -> None:
-    """Never an exception that would cost the leader its epoch."""
+def last_reply(op: str, args: dict[str, Any]) -> Reply:
+    """The only reply to a request, when a node that nobody knows has had its time to come."""
     story = leading(*urls(1))
-    for args in ({"run": "x"}, {"node": 5}, {"span_s": "long"}, {"span_s": -1}, {"limit": None}):
-        before = len(story.replies)
-        story.ask(op, **args)
-        story.wait(3.25)  # a node that nobody knows may still come
-        assert len(story.replies) == before + 1
+    before = len(story.replies)
+    story.ask(op, **args)
+    story.wait(3.25)
+    assert len(story.replies) == before + 1
     story.master.check(story.now)
+    return story.replies[-1]
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "complaint"),
+    [
+        ("lanes", {"run": "x"}, "lanes: run must be a whole number"),
+        ("lanes", {}, "lanes: 'run' is missing"),
+        ("depths", {"run": "x"}, "depths: run must be a whole number"),
+        ("depths", {}, "depths: 'run' is missing"),
+        ("node", {}, "node: 'node' is missing"),
+        ("history", {"span_s": "long"}, "history: span_s must be a number"),
+        ("history", {"span_s": -1}, "span_s is above 0"),
+        ("history", {"span_s": 0}, "span_s is above 0"),
+        ("in_flight", {"limit": None}, "Expected `int`, got `null` - at `$.limit`"),
+        ("errors", {"limit": None}, "Expected `int`, got `null` - at `$.limit`"),
+    ],
+)
+def test_bad_arguments_of_any_view_are_refused(
+    op: str, args: dict[str, Any], complaint: str
+) -> None:
+    """By name, and never with an exception that would cost the leader its epoch."""
+    reply = last_reply(op, args)
+    assert (reply.ok, reply.data["code"]) == (False, "bad_request")
+    assert complaint in reply.data["message"]
+
+
+def test_a_node_that_nobody_knows_is_refused_by_its_name() -> None:
+    """Also one that is not a text; the reply lists those that are there."""
+    reply = last_reply("node", {"node": 5})
+    assert (reply.ok, reply.data["code"]) == (False, "no_such_node")
+    assert reply.data["message"] == "no worker '5'; known: w1"
+
+
+@pytest.mark.parametrize("op", ["history", "in_flight", "errors"])
+@pytest.mark.parametrize("args", [{"node": 5}, {"unknown": "x"}, {"run": "x"}])
+def test_arguments_that_a_view_does_not_have_and_runs_that_are_not_there_are_no_error(
+    op: str, args: dict[str, Any]
+) -> None:
+    """A console of a newer version may send more; of a run that is not there nothing is shown."""
+    reply = last_reply(op, args)
+    assert reply.ok
+    if "run" in args:
+        assert reply.data["at" if op == "history" else "rows"] == []
 
 
 @pytest.mark.parametrize("op", ["overview", "hosts", "jobs", "drain", "act", "submit"])
 def test_arguments_that_nest_deep_cost_no_leader_its_epoch(op: str) -> None:
     """What encodes, sorts or shows them may raise RecursionError: that is the client's mistake."""
     story = leading(*urls(1))
-    nested: list[Any] = []
+    nested: Any = []
     for _ in range(20_000):
         nested = [nested]
     names = ("run", "node", "ref", "spec", "action", "mode")
@@ -181,7 +225,8 @@ def test_failures_are_grouped_by_run_host_and_reason() -> None:
         story.report(result_of(assignment, retry=RetryClass.PERMANENT, status=404, **FAILED))
     (group,) = answer(story, "errors")["rows"]
     assert (group["count"], group["reason"], group["host"]) == (3, "dns", "http://a.test")
-    assert group["url"].startswith("http://a.test/") and group["name"] == "job"
+    assert group["url"].startswith("http://a.test/")
+    assert group["name"] == "job"
     assert answer(story, "errors", filter="tls")["total"] == 0
 
 
@@ -220,7 +265,8 @@ def test_the_history_has_rates_queue_and_latency() -> None:
         story.report(result_of(assignment))
     story.wait(3.0, story.beat)
     history = answer(story, "history", span_s=900)
-    assert history["step_s"] == 1 and len(history["at"]) >= 2
+    assert history["step_s"] == 1
+    assert len(history["at"]) >= 2
     assert sum(history["pages_s"]) == pytest.approx(3.0, abs=1.0)
     assert max(history["p95"]) == pytest.approx(1.0)
     assert len({len(column) for name, column in history.items() if name != "step_s"}) == 1
@@ -230,7 +276,8 @@ def test_queues_count_what_is_ready_delayed_and_in_the_database() -> None:
     """By run, and by host within a run."""
     story = leading(*urls(9), "http://b.test/1")
     (row,) = answer(story, "queues")["rows"]
-    assert row["queued"] + row["leased"] == 10 and row["hosts"] >= 1
+    assert row["queued"] + row["leased"] == 10
+    assert row["hosts"] >= 1
     lanes = answer(story, "lanes", run=1)["rows"]
     assert sum(lane["queued"] for lane in lanes) == row["queued"]
 
@@ -252,7 +299,8 @@ def test_requests_in_flight_can_be_seen_by_worker() -> None:
     story = leading(*urls(3))
     story.tick(2.0)
     rows = answer(story, "in_flight", worker="w1")["rows"]
-    assert len(rows) == 3 and all(row["since_s"] >= 2.0 for row in rows)
+    assert len(rows) == 3
+    assert all(row["since_s"] >= 2.0 for row in rows)
     assert answer(story, "in_flight", worker="w2")["rows"] == []
 
 
@@ -300,6 +348,6 @@ def test_a_snapshot_looks_at_each_worker_once_however_many_runs_there_are() -> N
     info.lacks = Lacks({2: "a spider"})
     runs = story.leader.current_snapshot(story.now).runs
     reasons = {run.run: run.reason for run in runs}
-    assert (
-        looks == 1 and reasons[2] == "waiting: no live worker has a spider yet" and reasons[3] == ""
-    )
+    assert looks == 1
+    assert reasons[2] == "waiting: no live worker has a spider yet"
+    assert reasons[3] == ""

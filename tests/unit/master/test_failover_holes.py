@@ -45,7 +45,8 @@ def test_a_refill_of_an_earlier_epoch_of_this_process_counts_no_more() -> None:
     story.handle(m.Deposed("again"))
     other = LeaderStory(story.store, "m2").elect()
     added = other.ask("add_seeds", "more", run=run, seeds=["http://a.test/9"], last=True)
-    assert added is not None and added.ok
+    assert added is not None
+    assert added.ok
     story.held.clear()
     story.elect()
     story.handle(m.QueryDone(old.query, old.tag, answer))
@@ -70,7 +71,8 @@ def test_a_worker_that_knows_more_than_the_database_begins_anew() -> None:
     later = LeaderStory(behind, "m2").elect(alone=False)
     held = held_leases([second, third], 1, started=True)
     later.join(held=held, produced=1, acked=1)
-    assert Stale("store_behind") in later.bodies(Stale) and not later.bodies(Welcome)
+    assert Stale("store_behind") in later.bodies(Stale)
+    assert not later.bodies(Welcome)
     later.join(incarnation=2, replaces=1)
     later.wait(25, each=lambda: later.beat(incarnation=2))
     again = {assignment.seq: assignment for assignment in later.assigned()}
@@ -125,7 +127,8 @@ def test_a_read_that_began_before_the_takeover_is_answered_after_it() -> None:
     story = LeaderStory()
     story.hold = lambda what: isinstance(what, ListJobs)
     story.ask("jobs", "q")
-    assert len(story.held) == 1 and not story.replies
+    assert len(story.held) == 1
+    assert not story.replies
     story.elect()
     story.release()
     assert [(reply.id, reply.ok) for reply in story.replies] == [("q", True)]
@@ -157,7 +160,12 @@ def test_a_request_that_the_database_lost_does_not_stand_for_another(reported: b
         later.join("w2", held=held_leases([assignment], 1, started=True))
         assert later.bodies(Welcome, "w2")[-1].keep == []
     later.join("w1", incarnation=2, replaces=1)
-    later.wait(3, each=lambda: (later.beat("w2"), later.beat("w1", 2)))  # type: ignore[func-returns-value]
+
+    def both_beat() -> None:
+        later.beat("w2")
+        later.beat("w1", 2)
+
+    later.wait(3, each=both_beat)
     again = later.assigned()[-1]
     assert again.url == home.url
     later.report(result_of(again, 2, links=[second, first]), "w1", 2)
@@ -165,7 +173,7 @@ def test_a_request_that_the_database_lost_does_not_stand_for_another(reported: b
     assert other.url == second[0], "the number was given to another"
     later.report(page, "w2")
     assert later.states()[second[0]] == "QUEUED"
-    later.wait(3, each=lambda: (later.beat("w2"), later.beat("w1", 2)))  # type: ignore[func-returns-value]
+    later.wait(3, each=both_beat)
     assert {assignment.url for assignment in later.assigned()} == {home.url, first[0], second[0]}
 
 

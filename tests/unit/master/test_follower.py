@@ -57,7 +57,8 @@ def test_a_request_goes_to_the_leader_once_and_its_answer_comes_back() -> None:
     """Any master takes any request; who asked and through whom travels along."""
     story = led()
     (forward,) = story.ask()
-    assert isinstance(forward, m.Forward) and forward.master == "m1"
+    assert isinstance(forward, m.Forward)
+    assert forward.master == "m1"
     assert forward.request == ClientRequest("q1", "jobs", {}, True, "ann@desk", "m2")
     answer = Reply("q1", True, {"jobs": []})
     assert story.handle(m.ReplyCame(answer)) == [m.ReplyTo(b"client", answer)]
@@ -75,10 +76,12 @@ def test_a_worker_is_told_who_leads() -> None:
     """NOT_LEADER names the leader, and nobody once it has gone silent."""
     story = led()
     (sent,) = story.hear(hello(), source="w1")
-    assert isinstance(sent, m.SendToWorker) and sent.body == NotLeader("m1")
+    assert isinstance(sent, m.SendToWorker)
+    assert sent.body == NotLeader("m1")
     story.now += LEADER_SILENT_S + 1
     (sent,) = story.hear(hello(), source="w1")
-    assert isinstance(sent, m.SendToWorker) and sent.body == NotLeader(None)
+    assert isinstance(sent, m.SendToWorker)
+    assert sent.body == NotLeader(None)
 
 
 def test_only_masters_say_who_leads() -> None:
@@ -105,7 +108,8 @@ def test_a_worker_is_answered_by_the_line_of_its_hello_if_it_has_any() -> None:
     """A follower remembers no routes."""
     story = led()
     (sent,) = story.hear(hello(), source="w1")
-    assert isinstance(sent, m.SendToWorker) and sent.route == b"line"
+    assert isinstance(sent, m.SendToWorker)
+    assert sent.route == b"line"
     body = hello()
     assert story.handle(m.MessageCame(Message(header(body, "w1"), body))) == []
 
@@ -133,7 +137,8 @@ def test_without_a_leader_reads_are_answered_from_the_database_and_say_so() -> N
     assert ask == m.Ask(ListJobs(), "q1")
     story.handle(m.QueryDone(ListJobs(), "q1", JobList([])))
     (answered,) = story.effects
-    assert isinstance(answered, m.ReplyTo) and answered.reply.ok
+    assert isinstance(answered, m.ReplyTo)
+    assert answered.reply.ok
     stale = {"answered_by": "m2", "leader_silent_s": LEADER_SILENT_S + 1, "why": ""}
     assert answered.reply.data == {"jobs": [], "stale": stale}
 
@@ -203,7 +208,8 @@ def test_a_beat_of_an_older_leader_changes_nothing() -> None:
     story = led()
     story.hear(Beat("m3", 1.0, {}), source="m3", epoch=4)
     (forward,) = story.ask()
-    assert isinstance(forward, m.Forward) and forward.master == "m1"
+    assert isinstance(forward, m.Forward)
+    assert forward.master == "m1"
 
 
 def test_a_master_that_cannot_reach_the_database_gives_the_lock_to_another() -> None:
@@ -211,7 +217,8 @@ def test_a_master_that_cannot_reach_the_database_gives_the_lock_to_another() -> 
     for alone in (False, True):
         story = Story()
         (execute,) = story.handle(m.Elected(7, alone=alone))
-        assert isinstance(execute, m.Execute) and isinstance(execute.command, TakeOver)
+        assert isinstance(execute, m.Execute)
+        assert isinstance(execute.command, TakeOver)
         story.now += TAKEOVER_PATIENCE_S + 1
         story.handle(m.CommandFailed(execute.command, StoreUnavailable("away")))
         stepped = [effect for effect in story.effects if isinstance(effect, m.StepDown)]

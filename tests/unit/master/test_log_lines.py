@@ -51,7 +51,9 @@ def test_a_storm_is_cut_and_counted_and_a_warning_takes_an_informations_place() 
         tail.add("follows", "m1", 1.0)
     tail.add("internal_error", "run 3: boom", 1.5)
     lines = tail.take(2.0)
-    assert lines is not None and len(lines.lines) == MOST and lines.left_out == 6
+    assert lines is not None
+    assert len(lines.lines) == MOST
+    assert lines.left_out == 6
     assert names(lines).count("internal_error") == 1
     for _ in range(MOST):
         tail.add("internal_error", "boom", 3.0)
@@ -66,7 +68,9 @@ def test_what_no_message_can_carry_is_made_fit() -> None:
     lines = tail.take(1.0)
     assert lines is not None
     (line,) = lines.lines
-    assert len(line.name) == 100 and len(line.text) == LINE_TEXT_MOST and line.ago_s == 0.0
+    assert len(line.name) == 100
+    assert len(line.text) == LINE_TEXT_MOST
+    assert line.ago_s == 0.0
     line.text.encode()
 
 
@@ -83,7 +87,9 @@ def test_a_log_keeps_what_it_wrote_for_the_tail_but_not_what_it_wrote_quietly(
         log("storm", "")
     lines = log.take_lines()
     log.close()
-    assert lines is not None and len(lines.lines) == MOST and lines.left_out <= 40
+    assert lines is not None
+    assert len(lines.lines) == MOST
+    assert lines.left_out <= 40
 
 
 def test_a_level_is_declared_with_its_event() -> None:
@@ -142,7 +148,8 @@ def test_the_run_of_a_line_is_a_field_from_the_log_to_the_tail(tmp_path: Path) -
     log("exit", "run 9")
     lines = log.take_lines()
     log.close()
-    assert lines is not None and [record.run for record in lines.lines] == [3, 0]
+    assert lines is not None
+    assert [record.run for record in lines.lines] == [3, 0]
     written = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert [record.get("run") for record in written] == [3, None]
 
@@ -162,9 +169,12 @@ def test_what_a_worker_logs_is_told_and_kept_with_its_name_and_level() -> None:
     assert line["at"] == pytest.approx(UTC + story.now - 0.5)
     for filter_text in ("node:w9", "job:job", "job:1", "level:error boom"):
         kept = story.ask("events", filter=filter_text)
-        assert kept is not None and [row["text"] for row in kept.data["rows"]] == ["run 7: boom"]
+        assert kept is not None
+        assert [row["text"] for row in kept.data["rows"]] == ["run 7: boom"]
     others = story.ask("events", filter="node:w9", inverse=True)
-    assert others is not None and "boom" not in str(others.data) and others.data["rows"]
+    assert others is not None
+    assert "boom" not in str(others.data)
+    assert others.data["rows"]
 
 
 def test_a_storm_of_many_nodes_is_cut_at_the_leader() -> None:
@@ -177,7 +187,8 @@ def test_a_storm_of_many_nodes_is_cut_at_the_leader() -> None:
     assert len(told(story, "chatter")) == LINES_S
     story.wait(2.0)
     kept = story.ask("events", filter="not_told")
-    assert kept is not None and "300 more lines of other nodes" in str(kept.data)
+    assert kept is not None
+    assert "300 more lines of other nodes" in str(kept.data)
     story.published.clear()
     story.hear(LogRecords([LogRecord(0.0, "nonsense", "chatter", "again")], left_out=7), "w1")
     assert told(story, "chatter")[0]["level"] == "info"
@@ -193,7 +204,8 @@ def test_workers_push_none_of_the_leaders_own_events_out() -> None:
         story.hear(LogRecords(lines), "w1")
         story.hear(LogRecords(lines), "w2")
     kept = story.ask("events", filter="leads in epoch")
-    assert kept is not None and kept.data["total"] == 1
+    assert kept is not None
+    assert kept.data["total"] == 1
 
 
 # ---------------------------------------------------------------- masters
@@ -235,4 +247,5 @@ async def test_a_leaders_process_tells_each_line_once(tmp_path: Path) -> None:
     loop.close()
     await threads.close()
     log.close()
-    assert heard.count("leader") == 1 and heard.count("peer_refused") == 1
+    assert heard.count("leader") == 1
+    assert heard.count("peer_refused") == 1

@@ -57,6 +57,10 @@ def applies(fault: Fault, times: int = 1) -> object:
     return choose
 
 
+def role_of(story: LeaderStory) -> MasterState:
+    return story.master.role
+
+
 def told(story: LeaderStory) -> list[int]:
     """The dispositions that the worker was told, in the order of its results."""
     return [fate for ack in story.bodies(Ack) for fate in ack.dispositions]
@@ -68,9 +72,10 @@ def told(story: LeaderStory) -> list[int]:
 def test_a_takeover_raises_the_epoch_and_beats() -> None:
     """Rule `takeover`: lock, epoch in the database, load, announce."""
     story = LeaderStory()
-    assert story.master.role is MasterState.FOLLOWER
+    assert role_of(story) is MasterState.FOLLOWER
     story.elect()
-    assert story.master.role is MasterState.LEADER and story.master.epoch == 1
+    assert role_of(story) is MasterState.LEADER
+    assert story.master.epoch == 1
     story.tick()
     assert any(isinstance(body, Beat) for body in story.published)
     second = LeaderStory(story.store, "m2").elect()
@@ -89,7 +94,7 @@ def test_a_failed_takeover_is_tried_again() -> None:
     story = LeaderStory()
     story.store.faults = lambda command: "fail"
     story.elect()
-    assert story.master.role is MasterState.TAKING_OVER
+    assert role_of(story) is MasterState.TAKING_OVER
     story.store.faults = None
     story.tick(TAKEOVER_AGAIN_S)
     assert story.master.role is MasterState.LEADER
@@ -100,7 +105,8 @@ def test_whoever_drives_a_master_hears_by_effects_of_its_own_how_a_takeover_went
     story = LeaderStory()
     story.store.faults = lambda command: "fail"
     story.elect()
-    assert len(story.takeovers) == 1 and isinstance(story.takeovers[0], m.TakeoverFailed)
+    assert len(story.takeovers) == 1
+    assert isinstance(story.takeovers[0], m.TakeoverFailed)
     (note,) = (note for note in story.notes if note.name == "takeover_failed")
     assert story.takeovers[0].reason == note.detail
     story.store.faults = None
@@ -114,7 +120,8 @@ def test_a_takeover_of_unknown_outcome_only_costs_an_epoch() -> None:
     faults: list[Fault | None] = ["unknown_applied"]
     story.store.faults = lambda command: faults.pop() if faults else None
     story.elect()
-    assert story.master.role is MasterState.LEADER and story.master.epoch == 2
+    assert story.master.role is MasterState.LEADER
+    assert story.master.epoch == 2
 
 
 def test_the_answer_to_an_older_takeover_counts_no_more() -> None:
@@ -124,7 +131,8 @@ def test_the_answer_to_an_older_takeover_counts_no_more() -> None:
     story.handle(m.Elected(0, alone=True))
     story.handle(m.Deposed("lost the lock"))
     story.release()
-    assert story.master.role is MasterState.FOLLOWER and story.master.leader is None
+    assert story.master.role is MasterState.FOLLOWER
+    assert story.master.leader is None
 
 
 def test_a_fenced_leader_steps_down() -> None:
@@ -144,7 +152,8 @@ def test_a_result_is_acked_after_its_commit_and_not_before() -> None:
     story, assigned = working()
     story.hold = lambda what: isinstance(what, ApplyResults)
     story.report(result_of(assigned[0]))
-    assert story.bodies(Ack) == [] and set(story.states().values()) == {"QUEUED"}
+    assert story.bodies(Ack) == []
+    assert set(story.states().values()) == {"QUEUED"}
     story.wait(1.0)
     beat = [body for body in story.published if isinstance(body, Beat)][-1]
     assert beat.received["w1"][:2] == (1, 1)
@@ -276,7 +285,8 @@ def test_a_worker_that_was_lost_is_asked_to_say_hello() -> None:
     """A heartbeat alone makes nobody known; who was never known has no way to be asked by."""
     story = LeaderStory().elect()
     story.beat("w7")
-    assert not story.bodies(Rehello) and not story.leader.state.roster.workers
+    assert not story.bodies(Rehello)
+    assert not story.leader.state.roster.workers
     story.join("w7")
     story.wait(11.0)
     story.beat("w7")

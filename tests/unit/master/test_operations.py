@@ -163,7 +163,8 @@ def test_a_missing_required_argument_is_refused_by_name(name: str) -> None:
         )
         del args[left_out]
         reply = story.ask(name, **args)
-        assert reply is not None and reply.data.get("code") == "bad_request", (left_out, reply)
+        assert reply is not None, (left_out, reply)
+        assert reply.data.get("code") == "bad_request", (left_out, reply)
 
 
 def test_an_argument_that_is_not_declared_is_a_bug_of_the_handler() -> None:
@@ -179,7 +180,8 @@ def test_an_argument_that_is_not_declared_is_a_bug_of_the_handler() -> None:
 def test_an_unknown_operation_is_refused_by_name() -> None:
     """The code is `unknown_op`."""
     reply = leading(*urls(1)).ask("made_up")
-    assert reply is not None and (reply.ok, reply.data["code"]) == (False, "unknown_op")
+    assert reply is not None
+    assert (reply.ok, reply.data["code"]) == (False, "unknown_op")
 
 
 def test_declared_choices_are_those_of_the_handlers() -> None:
@@ -216,7 +218,8 @@ def test_a_new_operation_is_a_declaration_and_a_handler(made: str) -> None:
     assert codes[KeyRole.VIEWER] == {"n": 7}
     assert codes[KeyRole.WORKER]["code"] == "forbidden"
     reply = story.ask(made, n="x")
-    assert reply is not None and reply.data["code"] == "bad_request"
+    assert reply is not None
+    assert reply.data["code"] == "bad_request"
 
 
 def requests_in(source: str) -> Iterator[tuple[str, list[str]]]:

@@ -37,6 +37,7 @@ from zcrawl.mesh.messages import (
     MessageKind,
     Stale,
 )
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, LaneCount, RunCounters, RunRow
 from zcrawl.model.spec import Politeness, Scope
 from zcrawl.model.states import Outcome, RunState
@@ -102,13 +103,15 @@ def test_memory_is_bounded_when_seeds_stream_in_before_the_cursor() -> None:
     assert frontier.rows < 5_000
 
 
-def test_a_refill_of_an_earlier_load_that_fails_late_is_ignored() -> None:
+def test_a_refill_of_an_earlier_load_that_fails_late_is_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Only the newest generation's refills may be asked again."""
     story = LeaderStory().elect()
     story.submit(*urls(3))
     frontier = story.leader.state.frontier
     failures: list[Any] = []
-    frontier.refill_failed = failures.append  # type: ignore[method-assign]
+    monkeypatch.setattr(frontier, "refill_failed", failures.append)
     from zcrawl.errors import StoreUnavailable
     from zcrawl.store.queries import Refill
 
@@ -277,7 +280,7 @@ def test_the_pace_survives_a_restart_whose_last_request_was_never_reported() -> 
         lease_until=utc + 15,
         runs=[run],
         lanes=[LaneCount(1, 1, 1)],
-        hosts=[HostRow(1, "http://h1.test", ("w1#7",), 0.0, 0.0)],
+        hosts=[HostRow(1, "http://h1.test", (ProcessName("w1#7"),), 0.0, 0.0)],
         watermarks={},
         sweeps=[],
     )

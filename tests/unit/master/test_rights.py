@@ -82,7 +82,8 @@ def test_a_worker_asks_where_the_masters_are_and_nothing_else() -> None:
     """It needs that where there is no Consul; the refusal names the role that a read needs."""
     story = LeaderStory().elect()
     (reply,) = replies(story.master.handle(asked("masters", KeyRole.WORKER), story.now, UTC))
-    assert reply.ok and "masters" in reply.data
+    assert reply.ok
+    assert "masters" in reply.data
     for op in sorted(READS - {"role", "masters"}):
         (reply,) = replies(story.master.handle(asked(op, KeyRole.WORKER), story.now, UTC))
         assert reply.data["code"] == "forbidden", op
@@ -123,7 +124,8 @@ def test_the_list_names_roles() -> None:
     both = parse_allow_list(f"{KEY} x worker,viewer", "list")[KEY]
     assert both.roles == {KeyRole.WORKER, KeyRole.VIEWER}
     patterned = parse_allow_list(f"{KEY} x names=*", "list")[KEY]
-    assert patterned.may_be("any") and not patterned.has_roles
+    assert patterned.may_be("any")
+    assert not patterned.has_roles
     for wrong in (f"{KEY} ann admin", f"{KEY} ann watch more", f"{KEY} watch:ann"):
         with pytest.raises(ConfigError):
             parse_allow_list(wrong, "list")
@@ -151,7 +153,10 @@ def test_only_workers_reach_the_socket_of_results() -> None:
         assert verdict is not None
         return verdict.admitted
 
-    assert admitted(KEY, b"zcrawl") and not admitted(KEY, REPORTS_DOMAIN)
-    assert admitted(OTHER, b"zcrawl") and admitted(OTHER, REPORTS_DOMAIN)
+    assert admitted(KEY, b"zcrawl")
+    assert not admitted(KEY, REPORTS_DOMAIN)
+    assert admitted(OTHER, b"zcrawl")
+    assert admitted(OTHER, REPORTS_DOMAIN)
     for key in (THIRD, "ef" * 32):
-        assert admitted(key, b"zcrawl") and not admitted(key, REPORTS_DOMAIN)
+        assert admitted(key, b"zcrawl")
+        assert not admitted(key, REPORTS_DOMAIN)

@@ -7,6 +7,7 @@ import pytest
 from zcrawl.master.events import CommandDone, Elected, Execute
 from zcrawl.master.master import Master
 from zcrawl.master.takeover import LEASE_S
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, LaneCount
 from zcrawl.store.commands import Loaded, TakeOver
 
@@ -17,8 +18,9 @@ def take_over(own_clock: float, lease_until: float, database: float = DATABASE) 
     """A master that elects itself with this wall clock, over a host that a dead worker owns."""
     master = Master("m1", seen_slots=16)
     (execute,) = master.handle(Elected(1, alone=False), NOW, own_clock)
-    assert isinstance(execute, Execute) and isinstance(execute.command, TakeOver)
-    host = HostRow(1, "http://a.test", ("w1#1",), 0.0, 0.0)
+    assert isinstance(execute, Execute)
+    assert isinstance(execute.command, TakeOver)
+    host = HostRow(1, "http://a.test", (ProcessName("w1#1"),), 0.0, 0.0)
     loaded = Loaded(
         epoch=2,
         lease_until=lease_until,

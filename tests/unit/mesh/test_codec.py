@@ -149,7 +149,8 @@ def test_a_request_that_nests_as_jobs_do_is_read() -> None:
     value = json.loads('{"a":[' * 25 + "0" + "]}" * 25)
     message = codec.decode(frames_of(ClientRequest("r", "submit", {"spec": value})))
     assert isinstance(message, Message)
-    assert isinstance(message.body, ClientRequest) and message.body.args["spec"] == value
+    assert isinstance(message.body, ClientRequest)
+    assert message.body.args["spec"] == value
 
 
 def test_a_key_of_another_length_is_a_bad_body() -> None:

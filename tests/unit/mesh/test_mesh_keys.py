@@ -123,12 +123,15 @@ def test_a_handshake_is_judged_by_its_key() -> None:
     """On the list, or the masters' own; the answer carries the question's number."""
     stranger, listed_key, master = (bytes.fromhex(digits * 64) for digits in "cab")
     yes = judge(question(listed_key), B, {A: AllowedKey("w1")})
-    assert yes is not None and yes.admitted
+    assert yes is not None
+    assert yes.admitted
     assert yes.reply == [b"1.0", b"7", b"200", b"OK", A.encode(), b""]
     also = judge(question(master), B, {A: AllowedKey("w1")})
-    assert also is not None and also.admitted
+    assert also is not None
+    assert also.admitted
     no = judge(question(stranger), B, {A: AllowedKey("w1")})
-    assert no is not None and not no.admitted
+    assert no is not None
+    assert not no.admitted
     assert no.reply[:3] == [b"1.0", b"7", b"400"]
     assert (no.address, no.key) == ("10.0.0.9", "c" * 64)
 
@@ -138,7 +141,8 @@ def test_a_handshake_of_another_kind_is_not_admitted() -> None:
     listed_key = bytes.fromhex(A)
     for mechanism in (b"NULL", b"PLAIN"):
         verdict = judge(question(listed_key, mechanism), B, {A: AllowedKey("w1")})
-        assert verdict is not None and not verdict.admitted
+        assert verdict is not None
+        assert not verdict.admitted
     assert judge(question(listed_key, version=b"2.0"), B, {A: AllowedKey("w1")}) is None
     assert judge([], B, {A: AllowedKey("w1")}) is None
 

@@ -43,7 +43,8 @@ def leading() -> LeaderStory:
 
 def masters(story: LeaderStory) -> dict[str, Any]:
     reply = story.ask("nodes")
-    assert reply is not None and reply.ok
+    assert reply is not None
+    assert reply.ok
     return told(reply.data["masters"])
 
 
@@ -60,8 +61,10 @@ def test_the_leader_shows_its_own_and_those_of_followers_with_their_age() -> Non
     story.hear(Vitals(61_000_000, 2.5), "m2", epoch=0)
     story.now += 4.0
     vitals = masters(story)
-    assert vitals["m2"][:2] == (61_000_000, 2.5) and vitals["m2"][2] == pytest.approx(4.0, abs=0.1)
-    assert vitals["m1"][:2] == (50_000_000, 1.0) and vitals["m3"] == (None, None, None)
+    assert vitals["m2"][:2] == (61_000_000, 2.5)
+    assert vitals["m2"][2] == pytest.approx(4.0, abs=0.1)
+    assert vitals["m1"][:2] == (50_000_000, 1.0)
+    assert vitals["m3"] == (None, None, None)
     shown = msgspec.to_builtins(list(story.leader.current_snapshot(story.now).masters))
     assert told(shown)["m2"][:2] == (61_000_000, 2.5)
 
@@ -105,12 +108,16 @@ def test_a_follower_has_memory_lag_and_last_word_on_the_screen() -> None:
     shot = snapshot(0, masters=[{"id": "m1"}, {"id": "m2", "healthy": True, **vitals}])
     view = reduce(heard(shot), GoTo(Place(ConsolePage.NODES)))
     (line,) = (row for row in as_text(whole(view, 80, 24)).splitlines() if " m2 " in row)
-    assert "61.0 MB" in line and "250" in line and "0.4" in line
+    assert "61.0 MB" in line
+    assert "250" in line
+    assert "0.4" in line
     inside = reduce(reduce(view, MoveTo(1)), Drill())
     assert inside.place.ref == "m2"
     later = snapshot(1, masters=[{"id": "m1"}, {"id": "m2", **vitals, "rss_bytes": 99_000_000}])
     text = as_text(whole(heard(later, view=inside), 80, 24))
-    assert "99.0 MB" in text and "250 ms" in text and "follower" in text
+    assert "99.0 MB" in text
+    assert "250 ms" in text
+    assert "follower" in text
 
 
 def test_nodes_prints_memory_and_lag_of_masters_and_workers(
@@ -131,7 +138,9 @@ def test_nodes_prints_memory_and_lag_of_masters_and_workers(
     world.install(monkeypatch)
     assert run(["nodes"]) == 0
     out = capsys.readouterr().out
-    assert "61.0 MB" in out and "12 ms" in out and "47.0 MB" in out
+    assert "61.0 MB" in out
+    assert "12 ms" in out
+    assert "47.0 MB" in out
 
 
 def test_nodes_says_what_is_wrong_with_a_worker_that_does_not_hear(
@@ -162,14 +171,17 @@ def test_each_field_of_a_heartbeat_comes_to_nodes_to_snapshots_and_to_the_consol
     story.join()
     story.hear(heartbeat(story.now, **EACH))
     reply = story.ask("nodes")
-    assert reply is not None and EACH.items() <= reply.data["workers"][0].items()
+    assert reply is not None
+    assert EACH.items() <= reply.data["workers"][0].items()
     shot = published(story.leader.current_snapshot(story.now))
     frames = codec.encode(header(MessageKind.SNAPSHOT, "m1"), Snapshot(shot))
     message = codec.decode(frames)
-    assert isinstance(message, Message) and isinstance(message.body, Snapshot)
+    assert isinstance(message, Message)
+    assert isinstance(message.body, Snapshot)
     view = reduce(View(), SnapshotCame(message.body.data, 0.0))
     (row,) = (row for row in node_rows(view) if row["kind"] == "worker")
-    assert row["id"] == "w1" and EACH.items() <= row.items()
+    assert row["id"] == "w1"
+    assert EACH.items() <= row.items()
 
 
 def test_vitals_of_a_newer_or_an_older_worker_are_read() -> None:

@@ -24,7 +24,7 @@ from zcrawl.model.formats import (
     format_of,
     listed_endings,
 )
-from zcrawl.model.spec import Output
+from zcrawl.model.spec import OutputSpec
 from zcrawl.model.states import Kept
 from zcrawl.outputs.columns import Layout
 from zcrawl.outputs.files.growing import OutputFile
@@ -82,7 +82,8 @@ def test_each_writer_exists_and_writes(format: Format, tmp_path: Path) -> None:
     """It is loaded by its name and has all calls of its kind."""
     protocol = Records if format.appendable else WholeFile
     calls = {name for name in vars(protocol) if not name.startswith("_")}
-    assert calls and calls <= set(dir(load(format)))
+    assert calls
+    assert calls <= set(dir(load(format)))
     layout = Layout({"url": "string"})
     if format.appendable:
         records = records_of(format, layout, lambda name: b"")
@@ -112,7 +113,8 @@ def test_a_name_is_read_by_its_ending() -> None:
         for ending in format.endings:
             assert format_of(f"items{ending.upper()}") == format.name
             assert ending_of(f"a.b{ending}") == ending
-    assert format_of("items.json") is None and ending_of("items") == ""
+    assert format_of("items.json") is None
+    assert ending_of("items") == ""
     assert all_endings() == [".jsonl", ".ndjson", ".csv", ".parquet", ".warc.gz"]
     assert listed_endings() == ".jsonl, .csv, .parquet or .warc.gz"
     assert listed_endings(captures=False) == ".jsonl, .csv or .parquet"
@@ -129,13 +131,13 @@ def made() -> Iterator[Format]:
 def test_a_new_format_is_a_declaration_and_a_writer(made: Format, tmp_path: Path) -> None:
     """Job files take it, outputs and exports write it, and messages list it: nothing else is
     to be changed."""
-    output = Output(to=("made", "items.made"))
+    output = OutputSpec(to=("made", "items.made"))
     check_outputs(output)
     assert targets(output, "shop") == [("shop-{run}.made", "made"), ("items.made", "made")]
     assert part_path("items.made", 2, True) == "items-00002.made"
     assert cli_format_of("x.MADE") == "made"
     with pytest.raises(JobError, match=r"\.warc\.gz, \.made"):
-        check_outputs(Output(to=("x.other",)))
+        check_outputs(OutputSpec(to=("x.other",)))
     with OutputFile(tmp_path / "x.made", "made", 0) as file:
         file.append([b"{}"])
     assert (tmp_path / "x.made").read_bytes() == b"{}\n"

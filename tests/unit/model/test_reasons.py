@@ -15,10 +15,16 @@ from zcrawl.fetch.policy import RETRY_CLASS_OF, classify_status
 from zcrawl.frontier.breaker import SILENT
 from zcrawl.frontier.scope import SCOPE_REASONS
 from zcrawl.model.reasons.cluster import lacks
-from zcrawl.model.reasons.document import reasons_page
 from zcrawl.model.reasons.failure import blocked_address, http_status
 from zcrawl.model.reasons.reason import Reason, ReasonKind, skip
-from zcrawl.model.reasons.registry import MODULES, REASONS, all_reasons, find_reason, similar_codes
+from zcrawl.model.reasons.registry import (
+    MODULES,
+    REASONS,
+    all_reasons,
+    find_reason,
+    reasons_page,
+    similar_codes,
+)
 from zcrawl.model.reasons.skip import duplicate_of, is_duplicate, required, schema_broken
 from zcrawl.model.spec import JobSpec
 from zcrawl.submit.keys import dotted_keys
@@ -45,7 +51,8 @@ def test_each_reason_has_short_plain_sentences() -> None:
     """A meaning is a sentence, and no text is longer than a reader takes in at once."""
     for reason, text in texts():
         assert 5 < len(text) <= 160, (reason.code, len(text))
-        assert "\n" not in text and "  " not in text, reason.code
+        assert "\n" not in text, reason.code
+        assert "  " not in text, reason.code
     for reason in all_reasons():
         assert reason.meaning.endswith("."), reason.code
 
@@ -118,7 +125,8 @@ def test_a_code_cannot_be_registered_twice() -> None:
 def test_a_reason_is_found_with_and_without_its_parameter(text: str, code: str) -> None:
     """What is stored, counted or shown leads to the entry."""
     reason = find_reason(text)
-    assert reason is not None and reason.code == code
+    assert reason is not None
+    assert reason.code == code
 
 
 @pytest.mark.parametrize("text", ["", "http", "http_", "http_4x4", "http_40400", "robots: x",
@@ -133,7 +141,8 @@ def test_the_forms_of_reasons_are_what_databases_and_peers_hold() -> None:
     assert http_status(404) == "http_404"
     assert duplicate_of("https://a.example/") == "duplicate of https://a.example/"
     assert len(duplicate_of("x" * 1_000)) == 255
-    assert is_duplicate("duplicate of x") and not is_duplicate("duplicate")
+    assert is_duplicate("duplicate of x")
+    assert not is_duplicate("duplicate")
     assert lacks("spider 'a'") == "lacks spider 'a'"
     assert blocked_address("loopback (localhost)") == "blocked_address: loopback (localhost)"
     assert required("price") == "required: price"

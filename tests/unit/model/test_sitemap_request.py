@@ -15,7 +15,8 @@ def test_a_link_becomes_a_sitemap_and_keeps_all_else() -> None:
     """Also its label, which has its nesting."""
     link = NewLink("http://a.test/s.xml", b"k" * 16, "http://a.test", 1, label="2", extra=b"x")
     sitemap = link.as_sitemap()
-    assert sitemap.is_sitemap and not link.is_sitemap
+    assert sitemap.is_sitemap
+    assert not link.is_sitemap
     assert msgspec.structs.replace(sitemap, prio=link.prio) == link
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from zcrawl.model.spec import JobSpec, Output
+from zcrawl.model.spec import JobSpec, OutputSpec
 from zcrawl.outputs.columns import Layout, layout_of
 from zcrawl.outputs.files.growing import OutputFile
 from zcrawl.outputs.render import neutralise, read_header, render_csv, restore
@@ -99,4 +99,5 @@ def test_a_file_that_is_opened_again_knows_its_columns(tmp_path: Path) -> None:
 def test_a_job_file_asks_for_it() -> None:
     """`output.csv_safe`; without it nothing changes."""
     assert layout_of(parse_job('name = "x"\n[output]\ncsv_safe = true', "x.toml")).csv_safe
-    assert not layout_of(JobSpec("x")).csv_safe and not Output().csv_safe
+    assert not layout_of(JobSpec("x")).csv_safe
+    assert not OutputSpec().csv_safe

@@ -22,7 +22,7 @@ import pytest
 
 from zcrawl.errors import Fenced, StoreUnavailable
 from zcrawl.model.capture import Capture
-from zcrawl.model.spec import JobSpec, Output
+from zcrawl.model.spec import JobSpec, OutputSpec
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.outputs.files.growing import OutputFile
 from zcrawl.outputs.files.parts import SinkTools
@@ -74,7 +74,8 @@ def numbers_in(file: Path) -> list[int]:
         assert gzip.decompress(data)
         records = warcio.ArchiveIterator(io.BytesIO(data), check_digests="raise")
         entries = [(record.rec_type, record.rec_headers["WARC-Target-URI"]) for record in records]
-        assert [kind for kind, _ in entries].count("warcinfo") == 1 and entries[0][0] == "warcinfo"
+        assert [kind for kind, _ in entries].count("warcinfo") == 1
+        assert entries[0][0] == "warcinfo"
         urls = [url for kind, url in entries if kind == "response"]
     return [int(url.rpartition("/")[2]) for url in urls]
 
@@ -89,8 +90,8 @@ class World:
         self.mark = OutputMark(0, 0, 0, 0.0)
         self.disks = [folder / f"disk{n}" for n in range(disks)]
         # A spider's items: nobody knows the columns before.
-        spider = {"spider": "package:Spider"} if form in ("csv", "parquet") else {}
-        self.spec = to_json(JobSpec("x", output=Output(**options), **spider))
+        spider: dict[str, Any] = {"spider": "package:Spider"} if form in ("csv", "parquet") else {}
+        self.spec = to_json(JobSpec("x", output=OutputSpec(**options), **spider))
 
     def add(self, count: int) -> None:
         first = len(self.items) + 1
@@ -354,7 +355,8 @@ def test_a_file_that_somebody_changed_is_never_overwritten(form: str, tmp_path: 
     leader.run()
     leader.close()
     assert path.read_bytes() == b"of a user"
-    assert world.mark.problem.startswith("[output_changed]") and str(path) in world.mark.problem
+    assert world.mark.problem.startswith("[output_changed]")
+    assert str(path) in world.mark.problem
     (place,) = world.mark.progress.places
     assert Path(place.file).name == f"x.run-7-1.{form}"
     assert numbers_in(Path(place.file)) == [1, 2, 3]
@@ -374,7 +376,8 @@ def test_a_file_from_before_the_run_is_replaced(tmp_path: Path) -> None:
     leader = world.elect()
     leader.run()
     leader.close()
-    assert world.mark.problem == "" and numbers_in(path) == [1, 2, 3]
+    assert world.mark.problem == ""
+    assert numbers_in(path) == [1, 2, 3]
 
 
 def test_a_file_begun_by_an_earlier_version_is_made_again(tmp_path: Path) -> None:
@@ -409,4 +412,5 @@ def test_a_shared_folder_that_is_not_mounted_is_named(tmp_path: Path) -> None:
     again = shared(world.elect(1), 0)
     again.run()
     (place,) = world.mark.progress.places
-    assert place.master == "" and numbers_in(Path(place.file)) == [1, 2, 3]
+    assert place.master == ""
+    assert numbers_in(Path(place.file)) == [1, 2, 3]

@@ -16,6 +16,7 @@ from zcrawl.errors import ZcrawlError
 from zcrawl.master.driver import output_writer
 from zcrawl.master.driver.outputs import OutputLoop
 from zcrawl.master.driver.store_threads import StoreThreads
+from zcrawl.model.log_event import Log
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.outputs.files.growing import OutputFile
 from zcrawl.store.commands import Command, CommandOutcome
@@ -54,7 +55,7 @@ class Scene:
             lambda: self.epoch, lambda name, detail, **fields: self.notes.put_nowait(name)
         )
 
-    def loop(self, epoch: Callable[[], int], note: Callable[[str, str], None]) -> OutputLoop:
+    def loop(self, epoch: Callable[[], int], note: Log) -> OutputLoop:
         places = OutputPlaces(self.path.parent, self.path.parent, OutputRights(owner=True))
         return OutputLoop(
             self.threads,
@@ -179,7 +180,8 @@ async def test_an_error_without_a_name_is_told_and_tried_again(scene: Scene) -> 
         note = await scene.notes.get()
         await written.wait()
     await outputs.close()
-    assert note.startswith("output_internal_error") and "a bug" in note
+    assert note.startswith("output_internal_error")
+    assert "a bug" in note
 
 
 @pytest.mark.parametrize(
@@ -245,10 +247,12 @@ async def test_an_old_runs_output_that_cannot_be_written_fails_no_other_run(scen
         await scene.outputs.flush([old])
     assert [run for run, _ in scene.outputs.troubles()] == [old]
     problem = problems(scene)[old]
-    assert problem.startswith("[output_unwritable]") and "is no file" in problem
+    assert problem.startswith("[output_unwritable]")
+    assert "is no file" in problem
     scene.path.parent.joinpath("folder.jsonl").rmdir()
     await scene.outputs.flush([old])
-    assert scene.outputs.troubles() == {} and problems(scene)[old] == "", "it is written now"
+    assert scene.outputs.troubles() == {}, "it is written now"
+    assert problems(scene)[old] == "", "it is written now"
 
 
 def problems(scene: Scene) -> dict[int, str]:

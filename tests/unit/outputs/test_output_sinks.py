@@ -14,7 +14,7 @@ import pytest
 from tests.unit.output_tools import opened
 from zcrawl.errors import StoreDataError, StoreError, StoreUnavailable
 from zcrawl.model.capture import Capture
-from zcrawl.model.spec import JobSpec, Output
+from zcrawl.model.spec import JobSpec, OutputSpec
 from zcrawl.outputs.columns import Layout
 from zcrawl.outputs.files.parquet import ParquetRows
 from zcrawl.outputs.warc import render_warc, warc_head
@@ -28,7 +28,7 @@ warcio = pytest.importorskip("warcio.archiveiterator")
 
 
 TOTAL = 12
-DEAD: list[object] = []
+DEAD: list[Any] = []
 
 
 def item(n: int) -> ItemRow:
@@ -39,7 +39,7 @@ def item(n: int) -> ItemRow:
 
 
 def output(form: str, path: str, mark: OutputMark | None = None, **options: Any) -> OutputRow:
-    spec = to_json(JobSpec("x", output=Output(**options)))
+    spec = to_json(JobSpec("x", output=OutputSpec(**options)))
     mark = mark or OutputMark(0, 0, 0, 0.0)
     return OutputRow(
         1,
@@ -115,7 +115,8 @@ def test_an_item_that_comes_after_a_parts_time_is_in_the_next_one(
     sink.take([item(1)], 100.0)
     sink.take([item(2)], 109.0)
     mark = sink.take([item(3)], 111.0)
-    assert mark is not None and mark.part == 1
+    assert mark is not None
+    assert mark.part == 1
     sink.settle(True, 112.0)
     sink.close()
     parts = sorted(path.name for path in tmp_path.iterdir())
@@ -128,18 +129,21 @@ def test_an_item_that_comes_after_a_parts_time_is_in_the_next_one(
 def test_a_parquet_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     """Before, there is a hidden file beside it, which a stopped leader takes away."""
     sink = opened(output("parquet", "a/x.parquet"), tmp_path)
-    assert sink.take([item(1)], 5.0) is None and sink.settle(False, 6.0) is None
+    assert sink.take([item(1)], 5.0) is None
+    assert sink.settle(False, 6.0) is None
     assert not (tmp_path / "a" / "x.parquet").exists()
     sink.close()
     assert list((tmp_path / "a").iterdir()) == []
     sink = opened(output("parquet", "a/x.parquet"), tmp_path)
     sink.take([item(1), item(2)], 5.0)
     mark = sink.settle(True, 6.0)
-    assert mark is not None and (mark.cursor, mark.part, mark.part_at) == (2, 1, 0.0)
+    assert mark is not None
+    assert (mark.cursor, mark.part, mark.part_at) == (2, 1, 0.0)
     (place,) = mark.progress.places
     assert place.file == str(tmp_path / "a" / "x.parquet")
     table = pq.read_table(tmp_path / "a" / "x.parquet")
-    assert table.num_rows == 2 and table.schema.field("status").type == pa.int64()
+    assert table.num_rows == 2
+    assert table.schema.field("status").type == pa.int64()
     assert sink.settle(True, 7.0) is None, "nothing more came"
 
 
@@ -153,7 +157,8 @@ def test_a_run_that_ends_without_items_leaves_an_empty_file(form: str, tmp_path:
         sink = opened(output(form, path, committed), tmp_path)
         assert sink.settle(False, 6.0) is None
         mark = sink.settle(True, 7.0)
-        assert mark is not None and (mark.cursor, mark.part_at) == (0, 7.0)
+        assert mark is not None
+        assert (mark.cursor, mark.part_at) == (0, 7.0)
         committed = sink.marks[-2] if len(sink.marks) > 1 else None
         assert sink.settle(True, 8.0) is None, "it is there"
         sink.close()
@@ -162,9 +167,11 @@ def test_a_run_that_ends_without_items_leaves_an_empty_file(form: str, tmp_path:
     match form:
         case "parquet":
             table = pq.read_table(tmp_path / path)
-            assert table.num_rows == 0 and table.schema.field("status").type == pa.int64()
+            assert table.num_rows == 0
+            assert table.schema.field("status").type == pa.int64()
         case "csv":
-            assert data.startswith(b"url,final_url,status,") and data.count(b"\r\n") == 1
+            assert data.startswith(b"url,final_url,status,")
+            assert data.count(b"\r\n") == 1
         case "warc":
             (info,) = warcio.ArchiveIterator(io.BytesIO(data), check_digests="raise")
             assert info.rec_type == "warcinfo"
@@ -180,7 +187,8 @@ def test_a_run_that_ends_without_items_leaves_an_empty_file(form: str, tmp_path:
     sink.close()
     if form == "csv":
         head, line = (tmp_path / path).read_text().splitlines()
-        assert head.startswith("url,") and line.startswith("http://h.test/1,")
+        assert head.startswith("url,")
+        assert line.startswith("http://h.test/1,")
     else:
         assert depths(tmp_path) == [1]
     late = tmp_path / "x-00001.jsonl"
@@ -267,15 +275,16 @@ def test_a_page_is_three_records_each_a_gzip_member() -> None:
         records[record.rec_type] = (record, record.content_stream().read())
     assert set(records) == {"warcinfo", "response", "request", "metadata"}
     response, content = records["response"]
-    assert content == body and response.rec_headers["WARC-Target-URI"] == "http://h.test/c?d"
+    assert content == body
+    assert response.rec_headers["WARC-Target-URI"] == "http://h.test/c?d"
     head = dict(response.http_headers.headers)
-    assert head["Content-Length"] == "10" and head["X-Crawler-Content-Encoding"] == "gzip"
-    assert "Set" not in head and "Content-Encoding" not in head
+    assert head["Content-Length"] == "10"
+    assert head["X-Crawler-Content-Encoding"] == "gzip"
+    assert "Set" not in head
+    assert "Content-Encoding" not in head
     request, _ = records["request"]
-    assert (
-        request.http_headers.protocol == "GET"
-        and ("Host", "h.test") in request.http_headers.headers
-    )
+    assert request.http_headers.protocol == "GET"
+    assert ("Host", "h.test") in request.http_headers.headers
     assert b"requestedUrl: http://h.test/a?b" in records["metadata"][1]
     again = render_warc([msgspec.json.encode(CAPTURE)], lambda name: body)
     ids = [
@@ -283,7 +292,8 @@ def test_a_page_is_three_records_each_a_gzip_member() -> None:
         for archive in (data, again)
     ]
     assert ids[0][1:] == ids[1], "the same page has the same ids"
-    assert data.count(b"\x1f\x8b\x08") >= 4 and gzip.decompress(data)
+    assert data.count(b"\x1f\x8b\x08") >= 4
+    assert gzip.decompress(data)
 
 
 def story(folder: Path, form: str = "jsonl") -> tuple[Path, OutputMark]:
@@ -304,12 +314,14 @@ def test_a_growing_file_that_somebody_changed_is_left_alone(form: str, tmp_path:
     changed = path.read_bytes()
     with pytest.raises(StoreError, match="was changed") as caught:
         opened(output(form, f"x.{form}", mark), tmp_path)
-    assert caught.value.code == "output_changed" and path.read_bytes() == changed
+    assert caught.value.code == "output_changed"
+    assert path.read_bytes() == changed
     path.write_bytes(before)
     sink = opened(output(form, f"x.{form}", mark), tmp_path)
     sink.take([item(4)], 6.0)
     sink.close()
-    assert path.read_bytes().startswith(before) and path.read_bytes().count(b"h.test/4") == 2
+    assert path.read_bytes().startswith(before)
+    assert path.read_bytes().count(b"h.test/4") == 2
 
 
 def test_lines_that_somebody_added_to_a_growing_file_are_kept(tmp_path: Path) -> None:
@@ -320,9 +332,11 @@ def test_lines_that_somebody_added_to_a_growing_file_are_kept(tmp_path: Path) ->
     path.write_bytes(before + torn)
     sink = opened(output("jsonl", path.name, mark), tmp_path)
     sink.take([item(4)], 6.0)
-    mark = sink.take([item(5), item(6)], 6.0)
+    later = sink.take([item(5), item(6)], 6.0)
     sink.close()
-    assert depths(tmp_path) == [1, 2, 3, 4, 5, 6] and mark is not None
+    assert depths(tmp_path) == [1, 2, 3, 4, 5, 6]
+    assert later is not None
+    mark = later
     with path.open("ab") as file:
         file.write(b"my own line\n")
     sink = opened(output("jsonl", path.name, mark), tmp_path)

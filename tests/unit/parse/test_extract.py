@@ -76,8 +76,10 @@ def test_a_field_that_fails_is_reported_with_its_page_and_its_reason() -> None:
         '[extract.fields]\nn = { css = "li:nth-child(3)", type = "int" }\nt = "h1"', PAGE
     )
     (report,) = map(json.loads, extracted.problems)
-    assert report["url"] == URL and report["errors"] == {"n": "no number: 'three'"}
-    assert len(extracted.items) == 1 and not extracted.rejected
+    assert report["url"] == URL
+    assert report["errors"] == {"n": "no number: 'three'"}
+    assert len(extracted.items) == 1
+    assert not extracted.rejected
 
 
 def test_fields_with_one_selector_each_read_their_own_item() -> None:

@@ -53,7 +53,8 @@ author = { microdata = "Book.author.name" }
     assert (fields["title"], fields["images"], fields["author"]) == ("T", ["1", "2"], "A")
     assert fields["opengraph"] == {"og:title": "T", "og:image": ["1", "2"]}
     book = fields["microdata"]["Book"]
-    assert book["url"] == "http://shop.test/b" and book["tag"] == ["t1", "t2"]
+    assert book["url"] == "http://shop.test/b"
+    assert book["tag"] == ["t1", "t2"]
     assert book["author"] == {"@type": "x/Person", "name": "A"}
 
 

@@ -37,16 +37,19 @@ def test_a_broken_selector_pattern_or_path_is_told_with_its_key(
     """When the job is read, not page by page."""
     with pytest.raises(JobError) as caught:
         plan_of(text)
-    assert caught.value.code == code and key in str(caught.value)
+    assert caught.value.code == code
+    assert key in str(caught.value)
 
 
 def test_items_of_a_page_are_bounded_in_number_and_size() -> None:
     """What is above is set aside with its reason: a result must fit into a message."""
     job = '[extract]\nitem = "p"\nfields = { t = { type = "html" } }'
     extracted = extract(job, "<p>x</p>" * 10_050)
-    assert len(extracted.items) == 10_000 and extracted.reasons == {"too_many_items": 1}
+    assert len(extracted.items) == 10_000
+    assert extracted.reasons == {"too_many_items": 1}
     extracted = extract(job, f"<p>{'y' * 999_900}</p>" * 6)
-    assert len(extracted.items) == 4 and extracted.reasons == {"too_large": 2}
+    assert len(extracted.items) == 4
+    assert extracted.reasons == {"too_large": 2}
 
 
 def test_items_that_are_set_aside_are_kept_all_of_them_within_the_page_limit() -> None:
@@ -56,7 +59,8 @@ def test_items_that_are_set_aside_are_kept_all_of_them_within_the_page_limit() -
         'x = { css = "b", required = true }'
     )
     extracted = extract(job, "<p>x</p>" * 1_000)
-    assert len(extracted.rejected) == 1_000 and extracted.reasons == {"required: x": 1_000}
+    assert len(extracted.rejected) == 1_000
+    assert extracted.reasons == {"required: x": 1_000}
     extracted = extract(job, f"<p>{'y' * 999_900}</p>" * 12)
     assert sum(extracted.reasons.values()) == 12
     assert sum(map(len, extracted.rejected)) < 8_000_000
@@ -66,7 +70,8 @@ def test_bytes_that_are_no_text_do_no_harm() -> None:
     """Wrong encodings, zeros and lone surrogates become something that every store takes."""
     body = b"<h1>a\x00b\xff\xfe \xed\xa0\x80</h1><i data-x='\\ud800'>"
     fields = item("[extract.fields]\nt = 'h1'\nx = { css = 'i', attr = 'data-x' }", body)
-    assert "\0" not in fields["t"] and fields["t"].encode()
+    assert "\0" not in fields["t"]
+    assert fields["t"].encode()
 
 
 def test_absurdly_nested_pages_are_read_within_bounds() -> None:
@@ -76,7 +81,8 @@ def test_absurdly_nested_pages_are_read_within_bounds() -> None:
         'm = { css = "body", type = "markdown" }'
     )
     fields = item(job, "<div>" * 900 + "deep" + "<ul><li>" * 400 + "deeper")
-    assert "deep" in fields["t"] and "deeper" in fields["m"]
+    assert "deep" in fields["t"]
+    assert "deeper" in fields["m"]
     scopes = "<div itemprop=a itemscope>" * 500
     assert (
         item('[extract]\nstructured = ["microdata"]', f"<div itemscope>{scopes}x")["microdata"]

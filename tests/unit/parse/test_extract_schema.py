@@ -20,7 +20,8 @@ def test_an_item_without_a_required_field_is_set_aside_with_the_reason() -> None
     extracted = extract(job, PAGE)
     assert len(extracted.items) == 1
     (report,) = map(json.loads, extracted.rejected)
-    assert report["reason"] == "required: link" and report["item"]["name"] == "Second"
+    assert report["reason"] == "required: link"
+    assert report["item"]["name"] == "Second"
     assert extracted.reasons == {"required: link": 1}
     nested = (
         '[extract.fields]\no = { css = "ul", fields = { x = { css = ".x", required = true } } }'
@@ -83,7 +84,8 @@ def test_the_schema_knows_types_limits_and_closed_objects(
         return
     extracted = extract(SCHEMA + schema, body)
     if reason is None:
-        assert not extracted.rejected and extracted.items
+        assert not extracted.rejected
+        assert extracted.items
     else:
         assert any(reason in full_reason for full_reason in extracted.reasons), extracted
 
@@ -153,7 +155,8 @@ n = { attr = "data-n" }
 n = { enum = ["0"] }
 """
     extracted = extract(job, PAGE)
-    assert list(extracted.examples) == ["schema: n"] and len(extracted.rejected) > 1
+    assert list(extracted.examples) == ["schema: n"]
+    assert len(extracted.rejected) > 1
     assert extracted.examples["schema: n"].startswith('n is "1": ')
     lacking = '[extract.fields]\nt = { css = ".none", required = true }'
     assert extract(lacking, PAGE).examples == {"required: t": "t: it has no value"}

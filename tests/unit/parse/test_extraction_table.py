@@ -22,6 +22,7 @@ def test_values_problems_and_rejections_have_their_rows() -> None:
         ("?", "price", "", "no number: 'call us'"),
         ("-", "", '{"t": null}', "set aside: required: t"),
     ]
-    assert len(shown("long " * 100)) == 80 and shown("a\n\n b") == "a b"
+    assert len(shown("long " * 100)) == 80
+    assert shown("a\n\n b") == "a b"
     report["items"] = [{"t": "x"}] * (SHOWN_ITEMS + 5)
     assert ("…", "5 more items", "", "--json has all") in extraction_rows(report)

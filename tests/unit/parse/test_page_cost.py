@@ -49,7 +49,7 @@ def facts() -> PageContext:
 
 def inline(body: bytes, options: PageOptions) -> ParsedPage:
     """Read as the event loop reads it; raises TooCostly for what belongs into a child."""
-    budget = TimeBudget(time.thread_time, 0.04)
+    budget = TimeBudget(time.monotonic, time.thread_time, 0.04)
     page_facts = None if options.plan is None else facts()
     return read_page(body, HTML, URL, page_facts, options, LinkResolver(DEFAULT), budget)
 
@@ -126,7 +126,7 @@ def test_no_mixture_of_monsters_keeps_the_event_loop_busy(seed: int) -> None:
 
 def thread_cost(body: bytes) -> tuple[float, float] | None:
     """CPU seconds of the parser in its thread, and of the loop after it; None: not for a thread."""
-    budget = TimeBudget(time.thread_time, 0.04)
+    budget = TimeBudget(time.monotonic, time.thread_time, 0.04)
     resolver = LinkResolver(DEFAULT)
     try:
         read_page(body, HTML, URL, None, PLAIN, resolver, budget)
@@ -163,7 +163,7 @@ def test_a_long_page_of_a_manual_needs_no_child_process() -> None:
     assert body.count(b"<") > 2 * cost.MOST_TAGS
     with pytest.raises(ForThread) as large:
         inline(body, PLAIN)
-    budget = TimeBudget(lambda: 0.0, 1.0)
+    budget = TimeBudget(lambda: 0.0, lambda: 0.0, 1.0)
     tree = parse_markup(large.value.markup)
     read = read_page(body, HTML, URL, None, PLAIN, LinkResolver(DEFAULT), budget, tree)
     assert read == read_page(body, HTML, URL, None, PLAIN, LinkResolver(DEFAULT))
@@ -312,12 +312,21 @@ def test_selectors_of_several_steps_are_tried_on_ordinary_pages() -> None:
         plan=ExtractionPlan((Block(fields={"f": Field(css="body p a.reference")}),))
     )
     extracted = inline(ordinary(200), options).extracted
-    assert extracted is not None and b"page 0" in extracted.items[0]
+    assert extracted is not None
+    assert b"page 0" in extracted.items[0]
 
 
 def test_what_uses_up_its_time_is_stopped_between_two_links() -> None:
     """The budget is asked while links are resolved, and a clock that jumps ends it."""
     now = iter(range(100))
-    budget = TimeBudget(lambda: float(next(now)), 0.5)
+    cpu = iter(range(100))
+    budget = TimeBudget(lambda: float(next(now)), lambda: float(next(cpu)), 0.5)
     with pytest.raises(TooCostly, match="time"):
         read_page(ordinary(200), HTML, URL, None, PLAIN, LinkResolver(DEFAULT), budget)
+
+
+def test_time_that_the_machine_gave_to_others_does_not_count() -> None:
+    """Wall time alone ends no page: a busy machine would send every page to a child."""
+    now = iter(range(10_000))
+    budget = TimeBudget(lambda: float(next(now)), lambda: 0.0, 0.5)
+    read_page(ordinary(200), HTML, URL, None, PLAIN, LinkResolver(DEFAULT), budget)

@@ -92,7 +92,8 @@ def test_a_title_is_one_clean_line() -> None:
     assert parse("<p>none</p>").title is None
     assert parse("<title>" + "x" * 10_000 + "</title>").title == "x" * 500
     title = parse(b"<title>\xed\xa0\x80 &#xD800; \xff</title>").title
-    assert title is not None and title.encode()
+    assert title is not None
+    assert title.encode()
     assert parse("<title>first</title><title>second</title>").title == "first"
     assert parse("<body><svg><title>icon</title></svg>").title is None
 
@@ -186,10 +187,13 @@ MANUALS = [
 def test_real_pages_have_a_title_and_links_that_point_to_files(path: Path) -> None:
     """On real manuals each link within the folder is a file that is there."""
     page = parse(path.read_bytes(), "text/html", url=f"https://m.example{path.as_posix()}")
-    assert page.title and page.encoding == "utf-8" and len(page.links) > 20
+    assert page.title
+    assert page.encoding == "utf-8"
+    assert len(page.links) > 20
     inside = f"https://m.example{path.parent.as_posix()}/"
     local = [url.removeprefix("https://m.example") for url in urls(page) if url.startswith(inside)]
-    assert len(local) > 10 and all(Path(name).exists() for name in local)
+    assert len(local) > 10
+    assert all(Path(name).exists() for name in local)
 
 
 def test_a_parsed_page_cannot_be_changed() -> None:

@@ -42,14 +42,16 @@ def test_gaps_are_named_and_nothing_behind_them_counts_as_received() -> None:
         take(receiver, number)
     stream = receiver.stream(("w1", 1))
     assert (stream.received, stream.missing()) == (1, [(2, 3), (6, 7)])
-    assert take(receiver, 3) == [] and take(receiver, 2) == [2, 3, 4, 5]
+    assert take(receiver, 3) == []
+    assert take(receiver, 2) == [2, 3, 4, 5]
     assert (stream.received, stream.missing()) == (5, [(6, 7)])
 
 
 def test_a_stream_begins_at_its_stored_watermark() -> None:
     """A repeat of what an earlier leader committed is no news."""
     receiver = Receiver({("w1", 1): 10})
-    assert take(receiver, 10) == [] and take(receiver, 11) == [11]
+    assert take(receiver, 10) == []
+    assert take(receiver, 11) == [11]
 
 
 def test_incarnations_are_different_streams() -> None:

@@ -31,7 +31,8 @@ def test_rows_and_tallies_of_an_extraction() -> None:
         ("unread", "n", 2),
         ("rejected", "required: t", 1),
     )
-    assert others_of(None) == () and tallies_of(None) == ()
+    assert others_of(None) == ()
+    assert tallies_of(None) == ()
 
 
 def test_a_worker_that_tells_too_much_is_cut_short() -> None:

@@ -52,8 +52,10 @@ def test_a_done_page_is_committed_whole() -> None:
     body = result(5, links=[link("http://h1.test/a")], host_next_in_s=2.0, crawl_delay_s=9.0)
     change = Desk().plan(body, 5)
     assert (change.worker, change.incarnation, change.number, change.seq) == ("w1", 7, 3, 5)
-    assert change.state is RequestState.DONE and not change.dropped
-    assert change.page == body.page and change.items == tuple(body.items)
+    assert change.state is RequestState.DONE
+    assert not change.dropped
+    assert change.page == body.page
+    assert change.items == tuple(body.items)
     assert [(new_link.url, new_link.depth, new_link.origin) for new_link in change.links] == [
         ("http://h1.test/a", 1, "http://h1.test")
     ]
@@ -65,14 +67,17 @@ def test_a_skip_keeps_its_reason_and_stores_no_page() -> None:
     page = result().page
     change = Desk().plan(result(1, Outcome.SKIPPED, reason="robots", page=page, items=[b"{}"]))
     assert (change.state, change.reason) == (RequestState.SKIPPED, "robots")
-    assert change.page is None and change.items == ()
+    assert change.page is None
+    assert change.items == ()
 
 
 def test_a_part_admits_links_and_leaves_the_request_alone() -> None:
     """Rule `many links`: the page itself follows."""
     change = Desk().plan(result(1, Outcome.PART, links=[link("http://h1.test/a")]))
-    assert change.state is None and not change.dropped
-    assert len(change.links) == 1 and change.page is None
+    assert change.state is None
+    assert not change.dropped
+    assert len(change.links) == 1
+    assert change.page is None
 
 
 def test_links_that_are_certainly_seen_are_left_out() -> None:
@@ -125,7 +130,9 @@ def test_a_result_with_a_newer_lease_elsewhere_is_dropped(outcome: Outcome) -> N
     desk = Desk()
     desk.leases.open((1, 2), row(1), worker_info(), 1, NOW)
     change = desk.plan(result(1, outcome, links=[link("http://h1.test/a")]))
-    assert change.dropped and change.state is None and change.links == ()
+    assert change.dropped
+    assert change.state is None
+    assert change.links == ()
 
 
 @pytest.mark.parametrize("token", [None, (1, 1), (0, 9)])

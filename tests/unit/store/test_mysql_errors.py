@@ -73,7 +73,8 @@ def test_errors_that_peewee_wrapped_keep_their_number() -> None:
             raise peewee.OperationalError(1040, "Too many connections")  # noqa: B904 as peewee does
     except peewee.OperationalError as error:
         store_error = named_error(error, WHERE, "me", "z")
-    assert store_error is not None and store_error.code == "too_many_connections"
+    assert store_error is not None
+    assert store_error.code == "too_many_connections"
 
 
 def test_what_is_no_database_error_passes() -> None:

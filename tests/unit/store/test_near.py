@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_what_is_no_fingerprint_is_not_compared() -> None:
         ({"nearr": "mark"}, "did you mean 'duplicates.near'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(duplicates: dict, complaint: str) -> None:
+def test_what_makes_no_sense_is_refused(duplicates: dict[str, Any], complaint: str) -> None:
     """The error names the key and the choices."""
     with pytest.raises(JobError, match=complaint):
         spec_from_dict({"name": "j", "duplicates": duplicates}, "job.toml")

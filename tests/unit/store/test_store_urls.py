@@ -14,7 +14,8 @@ def test_a_mysql_url_has_all_its_parts() -> None:
     assert url == MysqlUrl("db.test", 3307, "me@x", "p/:@w", "crawl er")
     assert parse_url("mariadb://me@db.test/z") == MysqlUrl("db.test", 3306, "me", "", "z")
     ipv6 = parse_url("mysql://me@[::1]:1/z")
-    assert isinstance(ipv6, MysqlUrl) and (ipv6.host, ipv6.address) == ("::1", "[::1]:1")
+    assert isinstance(ipv6, MysqlUrl)
+    assert (ipv6.host, ipv6.address) == ("::1", "[::1]:1")
 
 
 def test_a_ca_turns_verification_on() -> None:
@@ -24,7 +25,8 @@ def test_a_ca_turns_verification_on() -> None:
     assert (url.ssl_mode, url.ssl_ca) == ("verify_identity", "/ca.pem")
     assert (url.ssl_cert, url.ssl_key) == ("/c.pem", "/k.pem")
     other = parse_url("mysql://me@h/z?ssl_ca=/ca.pem&ssl_mode=verify_ca")
-    assert isinstance(other, MysqlUrl) and other.ssl_mode == "verify_ca"
+    assert isinstance(other, MysqlUrl)
+    assert other.ssl_mode == "verify_ca"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,8 @@ def test_a_bad_url_is_refused_without_its_password(text: str) -> None:
     """The error names the key; what stands between colon and @ is never shown."""
     with pytest.raises(ConfigError, match=r"database\.urls") as caught:
         parse_url(text)
-    assert "hunter2" not in str(caught.value) and "ter2" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "ter2" not in str(caught.value)
 
 
 def test_a_url_shows_itself_without_its_password() -> None:

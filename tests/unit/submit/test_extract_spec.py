@@ -19,8 +19,10 @@ def test_short_forms_mean_the_long_ones() -> None:
     """One table is a list of one; a string is a selector, a pattern, a rule."""
     text = '[extract]\nmatch = "/b/"\nitem = "li"\nfollow = "a.next"\nfields = { t = "h1" }'
     (block,) = parse_job(job(text), "f").extract
-    assert block.match == Match(url="/b/") and block.item == ItemRule(css="li")
-    assert block.follow == (Follow(css="a.next"),) and block.fields["t"].css == "h1"
+    assert block.match == Match(url="/b/")
+    assert block.item == ItemRule(css="li")
+    assert block.follow == (Follow(css="a.next"),)
+    assert block.fields["t"].css == "h1"
 
 
 def test_a_spec_with_extraction_survives_storage() -> None:
@@ -28,7 +30,8 @@ def test_a_spec_with_extraction_survives_storage() -> None:
     text = "[[extract]]\nname='a'\nfollow=[]\n[[extract]]\nfields={a={css='b',fields={c='d'}}}"
     spec = parse_job(job(text), "f")
     assert from_json(to_json(spec)) == spec
-    assert spec.extract[0].follow == () and spec.extract[1].follow is None
+    assert spec.extract[0].follow == ()
+    assert spec.extract[1].follow is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from zcrawl.errors import RefusedError
-from zcrawl.model.spec import JobSpec, Output
+from zcrawl.model.spec import JobSpec, OutputSpec
 from zcrawl.submit.output_rights import OUTPUTS, Located, OutputRights
 from zcrawl.submit.prefixes import OutputName, place_of, prefix_above, prefix_of
 
@@ -20,7 +20,7 @@ PLAIN = JobSpec("x")
 def code(rights: OutputRights, given: Any, *to: str) -> str:
     """The code of the refusal; empty if there is none."""
     try:
-        rights.settle(JobSpec("x", output=Output(to=to or ("sql",))), given)
+        rights.settle(JobSpec("x", output=OutputSpec(to=to or ("sql",))), given)
     except RefusedError as error:
         return error.code
     return ""
@@ -153,7 +153,7 @@ def test_where_an_output_lies_is_told_with_the_folder_that_it_must_not_leave() -
 @pytest.mark.parametrize("name", ["..", "a/b", "../../etc/x", "/etc/x", "{run}", "a\\b"])
 def test_a_jobs_name_leads_nowhere(name: str) -> None:
     """It becomes a part of a file's name, without separators and without dots at its ends."""
-    spec = JobSpec(name, output=Output(to=("jsonl", "deep/{name}.csv")))
+    spec = JobSpec(name, output=OutputSpec(to=("jsonl", "deep/{name}.csv")))
     assert CLUSTER.settle(spec, None) is None
 
 
@@ -173,4 +173,5 @@ def test_a_place_lies_below_a_prefix_and_no_prefix_below_itself() -> None:
     assert prefix_above(place_of("s3://bucket/x"), [bucket]) == bucket
     assert prefix_above(place_of("s3://bucket"), [bucket]) is None
     assert prefix_above(place_of("b/x"), [prefix_of("/b")]) is None
-    assert str(place_of("/a//b/")) == "/a/b" and str(place_of("s3://bucket/c/")) == "s3://bucket/c"
+    assert str(place_of("/a//b/")) == "/a/b"
+    assert str(place_of("s3://bucket/c/")) == "s3://bucket/c"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.errors import JobError
-from zcrawl.model.spec import Browser, JobSpec, Output
+from zcrawl.model.spec import Browser, JobSpec, OutputSpec
 from zcrawl.outputs.columns import Layout, ListOf, ObjectOf, columns_of, layout_of
 from zcrawl.submit.outputs import key_of, part_path, targets, wants_capture
 from zcrawl.submit.read import parse_job
@@ -13,7 +13,7 @@ from zcrawl.submit.read import parse_job
 
 def test_entries_are_formats_or_names_whose_ending_tells_the_format() -> None:
     """`sql` is no file; a bare format gets the default name."""
-    output = Output(to=("sql", "parquet", "a/{name}.ndjson", "s3://b/x-{run}.warc.gz"))
+    output = OutputSpec(to=("sql", "parquet", "a/{name}.ndjson", "s3://b/x-{run}.warc.gz"))
     assert targets(output, "job") == [
         ("job-{run}.parquet", "parquet"),
         ("a/job.ndjson", "jsonl"),
@@ -58,10 +58,10 @@ def test_a_part_has_a_name_that_follows_from_its_number() -> None:
 
 def test_an_archive_among_the_outputs_makes_workers_keep_exchanges() -> None:
     """As does the key for it."""
-    assert wants_capture(JobSpec("x", output=Output(to=("warc",))))
-    assert wants_capture(JobSpec("x", output=Output(to=("a.warc.gz",))))
-    assert wants_capture(JobSpec("x", output=Output(capture=True)))
-    assert not wants_capture(JobSpec("x", output=Output(to=("jsonl",))))
+    assert wants_capture(JobSpec("x", output=OutputSpec(to=("warc",))))
+    assert wants_capture(JobSpec("x", output=OutputSpec(to=("a.warc.gz",))))
+    assert wants_capture(JobSpec("x", output=OutputSpec(capture=True)))
+    assert not wants_capture(JobSpec("x", output=OutputSpec(to=("jsonl",))))
 
 
 def test_columns_come_from_the_job_and_not_from_the_first_items() -> None:
@@ -94,9 +94,11 @@ follow = ["a"]
         "z": "string",
     }
     default = layout_of(JobSpec("x"))
-    assert default.columns is not None and default.rest == ""
+    assert default.columns is not None
+    assert default.rest == ""
     assert list(default.columns)[:3] == ["url", "final_url", "status"]
-    assert default.columns["status"] == "int" and "screenshot" not in default.columns
+    assert default.columns["status"] == "int"
+    assert "screenshot" not in default.columns
     shot = layout_of(JobSpec("x", browser=Browser(screenshot="view")))
     assert shot.columns == {**default.columns, "screenshot": "string"}
 
@@ -106,7 +108,9 @@ def test_columns_of_items_made_by_code_come_from_their_schema_or_from_them() -> 
     assert layout_of(JobSpec("x", spider="a:B")) == Layout(None, "_more")
     assert layout_of(JobSpec("x", kind="count")) == Layout(None, "_more")
     stamped = layout_of(JobSpec("x", middlewares=("stamp",)))
-    assert stamped.rest == "_more" and stamped.columns is not None and "url" in stamped.columns
+    assert stamped.rest == "_more"
+    assert stamped.columns is not None
+    assert "url" in stamped.columns
     schema = {
         "properties": {
             "n": {"type": "integer"},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.machine_tools import LeaderStory
-from zcrawl.errors import JobError, RefusedError
+from zcrawl.errors import JobError, RefusedError, UsageError
 from zcrawl.master.master import Master
 from zcrawl.model.spec import Fetch, JobSpec
 from zcrawl.submit.private import check_private_host, with_right
@@ -35,9 +37,10 @@ def test_on_a_cluster_nothing_that_a_client_sends_opens_a_typed_host(allow_priva
     """Neither URLs nor entries, whatever the cluster lets jobs ask for in their own words."""
     story = led_by(Master("m1", allow_private=allow_private))
     spec = {"name": "j", "seeds": ["http://10.0.0.1/"]}
-    args = {"vouched": ["http://10.0.0.1/"], "opened": ["10.0.0.1:80"]}
+    args: dict[str, Any] = {"vouched": ["http://10.0.0.1/"], "opened": ["10.0.0.1:80"]}
     reply = story.ask("submit", spec=spec, mode="new", seeds=[], **args)
-    assert reply is not None and reply.ok, reply
+    assert reply is not None, reply
+    assert reply.ok, reply
     (run,) = story.leader.state.runs.active.values()
     assert run.spec.fetch.private_hosts == ()
 
@@ -47,7 +50,8 @@ def test_on_a_master_of_ones_own_the_entries_become_part_of_the_job() -> None:
     story = led_by(Master("m1", allow_private=True, vouches=True))
     spec = {"name": "j", "seeds": ["http://wiki/"]}
     bad = story.ask("submit", spec=spec, mode="new", seeds=[], opened=["wiki:80=nonsense"])
-    assert bad is not None and not bad.ok
+    assert bad is not None
+    assert not bad.ok
     story.ask("submit", spec=spec, mode="new", seeds=[], opened=["wiki:80=10.1.2.0/24"])
     (run,) = story.leader.state.runs.active.values()
     assert run.spec.fetch.private_hosts == ("wiki:80=10.1.2.0/24",)
@@ -81,8 +85,11 @@ def test_an_entry_that_could_never_match_is_an_error(entry: str) -> None:
     ],
 )
 def test_a_host_with_its_port_is_an_entry(entry: str) -> None:
-    """Names and addresses alike."""
+    """Names and addresses alike; without the port it is refused."""
     check_private_host(entry)
+    host, _, _ = entry.rpartition(":" if "=" not in entry else ":80")
+    with pytest.raises(UsageError):
+        check_private_host(host)
 
 
 def test_a_proxy_is_vouched_for_by_whoever_may_name_it() -> None:

@@ -49,7 +49,8 @@ def stored(story: LeaderStory, data: bytes) -> FakeStore:
 
 def refusal(story: LeaderStory, op: str, **args: Any) -> str:
     reply = story.ask(op, **args)
-    assert reply is not None and not reply.ok
+    assert reply is not None
+    assert not reply.ok
     return str(reply.data["code"])
 
 
@@ -74,9 +75,13 @@ def test_a_stored_spec_that_is_refused_ends_its_run_and_nothing_else(
         second.tick()
     assert {row.reason for row in store.requests(bad.id)} == {code}, "rows have the short reason"
     reply = second.ask("job", ref="1")
-    assert reply is not None and reply.ok and reply.data["reason"].startswith(f"{code}: ")
+    assert reply is not None
+    assert reply.ok
+    assert reply.data["reason"].startswith(f"{code}: ")
     reply = second.ask("jobs")
-    assert reply is not None and reply.ok and len(reply.data["jobs"]) == 2
+    assert reply is not None
+    assert reply.ok
+    assert len(reply.data["jobs"]) == 2
     store.check()
 
 
@@ -89,12 +94,13 @@ def test_such_a_job_does_not_run_again(data: bytes, code: str) -> None:
     story.tick()
     story.report(result_of(story.assigned()[0]))
     stored(story, data)
-    args = {"spec": GOOD, "mode": "again", "seeds": urls(1)}
+    args: dict[str, Any] = {"spec": GOOD, "mode": "again", "seeds": urls(1)}
     assert refusal(story, "submit", **args) == code
     assert refusal(story, "act", ref="1", action="retry") == code
     assert len(story.store.runs()) == 1
     reply = story.ask("submit", **{**args, "mode": "update"})
-    assert reply is not None and reply.ok, "a good spec replaces the bad one"
+    assert reply is not None, "a good spec replaces the bad one"
+    assert reply.ok, "a good spec replaces the bad one"
 
 
 def test_ending_a_refused_run_is_tried_until_it_is_stored() -> None:
@@ -150,7 +156,8 @@ def test_a_stored_spider_waits_while_the_right_is_withdrawn() -> None:
     assert {assignment.run for assignment in closed.assigned()} == {2}
     assert closed.bodies(Code) == []
     reply = closed.ask("job", ref="spider")
-    assert reply is not None and reply.data["state"] == "running"
+    assert reply is not None
+    assert reply.data["state"] == "running"
     assert reply.data["reason"].startswith("code_not_allowed: ")
     reply = closed.ask("hosts")
     assert reply is not None
@@ -159,7 +166,8 @@ def test_a_stored_spider_waits_while_the_right_is_withdrawn() -> None:
     opened = leader_with(first.store, "m3", True)
     opened.join()
     opened.tick()
-    assert 1 in {assignment.run for assignment in opened.assigned()} and opened.bodies(Code)
+    assert 1 in {assignment.run for assignment in opened.assigned()}
+    assert opened.bodies(Code)
 
 
 def test_a_run_with_code_does_not_begin_without_the_right() -> None:
@@ -172,10 +180,12 @@ def test_a_run_with_code_does_not_begin_without_the_right() -> None:
     assert refusal(closed, "submit", spec=plain, **again) == "code_not_allowed"
     assert refusal(closed, "act", ref="spider", action="retry") == "code_not_allowed"
     reply = closed.ask("act", ref="spider", action="pause")
-    assert reply is not None and reply.ok
+    assert reply is not None
+    assert reply.ok
     assert refusal(closed, "act", ref="spider", action="resume") == "code_not_allowed"
     reply = closed.ask("act", ref="spider", action="cancel")
-    assert reply is not None and reply.ok
+    assert reply is not None
+    assert reply.ok
     assert len(first.store.runs()) == 1
 
 
@@ -200,11 +210,18 @@ def test_recall_looks_at_few_pages_at_once_if_the_scope_is_costly(
         done += 1
         story.tick()
     monkeypatch.setattr(recall, "MAX_STEPS", 2_500)
-    chunks = []
-    story.hold = lambda what: isinstance(what, AdmitKnown) and chunks.append(what) is not None
+    chunks: list[AdmitKnown] = []
+
+    def hold_none(what: object) -> bool:
+        if isinstance(what, AdmitKnown):
+            chunks.append(what)
+        return False
+
+    story.hold = hold_none
     run = story.submit(urls(1)[0], of=job, mode="again")["run"]
     for _ in range(20):
         story.tick()
     assert story.store.tables.runs[run].recall == RECALLED
-    assert len(chunks) > 2 and all(0 < len(chunk.links) < 9 for chunk in chunks if not chunk.last)
+    assert len(chunks) > 2
+    assert all(0 < len(chunk.links) < 9 for chunk in chunks if not chunk.last)
     assert {row.url for row in story.store.requests(run)} == set(urls(9))

@@ -55,7 +55,8 @@ def test_a_job_file_has_tags() -> None:
 )
 def test_what_is_no_tag_is_refused_by_name(tags: str, message: str) -> None:
     """With the file, the entry and what would be one."""
-    assert message in refusal(tags) and refusal(tags).startswith("job.toml: ")
+    assert message in refusal(tags)
+    assert refusal(tags).startswith("job.toml: ")
 
 
 @pytest.mark.parametrize("words", [text for text in HOSTILE if text], ids=repr)
@@ -82,7 +83,8 @@ def test_flags_add_to_the_tags_of_the_file(tmp_path: Path) -> None:
 def test_the_stored_form_of_an_older_version_has_no_tags() -> None:
     """A database outlives the version that wrote it."""
     assert tags_of(to_json(JobSpec("n", tags=("a", "b")))) == ("a", "b")
-    assert tags_of(b'{"name": "old", "seeds": []}') == () and tags_of(b"") == ()
+    assert tags_of(b'{"name": "old", "seeds": []}') == ()
+    assert tags_of(b"") == ()
 
 
 # ---------------------------------------------------------------- the leader
@@ -98,7 +100,8 @@ def tagged(**jobs: tuple[str, ...]) -> LeaderStory:
 
 def names(story: LeaderStory, **args: Any) -> list[str]:
     reply = story.ask("jobs", **args)
-    assert reply is not None and reply.ok
+    assert reply is not None
+    assert reply.ok
     return [job["name"] for job in reply.data["jobs"]]
 
 
@@ -117,7 +120,8 @@ def test_a_job_tells_its_tags_also_when_it_has_ended() -> None:
     story = tagged(a=("shop", "daily"), b=())
     story.ask("act", ref="a", action="cancel")
     reply = story.ask("job", ref="a")
-    assert reply is not None and reply.data["tags"] == ["shop", "daily"]
+    assert reply is not None
+    assert reply.data["tags"] == ["shop", "daily"]
     leader = story.leader
     shot = snapshot(leader.state, leader.commits, story.now)
     assert {run.name: run.tags for run in shot.runs} == {"a": ("shop", "daily"), "b": ()}
@@ -128,14 +132,16 @@ def test_an_update_changes_the_tags_of_a_job() -> None:
     story = tagged(a=("shop",))
     other = to_dict(JobSpec("a", tags=("news",), politeness=spec().politeness))
     story.submit("http://a.test/", spec=other, mode="update")
-    assert names(story, tag="shop") == [] and names(story, tag="news") == ["a"]
+    assert names(story, tag="shop") == []
+    assert names(story, tag="news") == ["a"]
 
 
 def test_a_submission_with_a_bad_tag_is_refused_by_the_leader_too() -> None:
     """Not every client is ours."""
     bad = to_dict(JobSpec("a", tags=("<b>",)))
     reply = LeaderStory().elect().ask("submit", spec=bad, mode="new", seeds=["http://a.test/"])
-    assert reply is not None and (reply.ok, reply.data["code"]) == (False, "job")
+    assert reply is not None
+    assert (reply.ok, reply.data["code"]) == (False, "job")
 
 
 # ---------------------------------------------------------------- commands
@@ -187,7 +193,8 @@ def test_a_bad_tag_is_told_before_anything_is_sent(
     """Exit 2, like any other mistake in a job."""
     world.live = True
     assert run(["submit", "https://x/", "--tag", "[red]"]) == 2
-    assert "'[red]' is not a tag" in capsys.readouterr().err and not world.asked
+    assert "'[red]' is not a tag" in capsys.readouterr().err
+    assert not world.asked
 
 
 def test_jobs_shows_tags_and_lists_by_one(
@@ -197,7 +204,9 @@ def test_jobs_shows_tags_and_lists_by_one(
     assert run(["jobs", "--tag", "shop"]) == 0
     assert cluster.asked == [("jobs", {"tag": "shop"})]
     out = capsys.readouterr().out
-    assert "tags" in out and "shop" in out and "news" not in out
+    assert "tags" in out
+    assert "shop" in out
+    assert "news" not in out
     assert run(["jobs", "--json"]) == 0
     assert [job_row["tags"] for job_row in json.loads(capsys.readouterr().out)][2] == ["news"]
 
@@ -242,5 +251,6 @@ def test_a_job_or_a_tag_is_needed_and_not_both(
     cluster: Tagged, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Which of them was meant? The message tells what was typed."""
-    assert run(arguments) == 2 and not cluster.asked
+    assert run(arguments) == 2
+    assert not cluster.asked
     assert says in capsys.readouterr().err

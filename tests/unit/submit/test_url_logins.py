@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,8 @@ def test_a_job_with_a_written_out_secret_is_refused_without_showing_it(
     assert PASSWORD not in str(caught.value)
     story = LeaderStory().elect()
     reply = story.ask("submit", spec={"name": "j", **table}, mode="new", seeds=["http://a.test/"])
-    assert reply is not None and not reply.ok
+    assert reply is not None
+    assert not reply.ok
     assert PASSWORD not in repr(reply)
     assert PASSWORD not in repr(story.notes)
 
@@ -174,7 +176,13 @@ def test_a_job_with_a_written_out_secret_is_refused_without_showing_it(
 )
 def test_what_is_no_secret_is_taken(table: dict[str, Any]) -> None:
     """An @ in a path, a reference, and headers that let nobody in."""
-    spec_from_dict({"name": "j", **table}, "job")
+    spec = json.loads(to_json(spec_from_dict({"name": "j", **table}, "job")))
+    assert table == {section: _only(keys, spec[section]) for section, keys in table.items()}
+
+
+def _only(expected: Any, section: Any) -> Any:
+    """Leave out of a section what the table does not name."""
+    return {key: section[key] for key in expected} if isinstance(expected, dict) else section
 
 
 @pytest.mark.parametrize("op", ["submit", "add_seeds"])
@@ -182,9 +190,16 @@ def test_the_leader_takes_no_seed_with_a_password(op: str) -> None:
     """Whoever leaves it out in silence gets pages that want one."""
     story = LeaderStory().elect()
     story.ask("submit", spec={"name": "first"}, mode="new", seeds=["http://a.test/"], seeding=True)
-    args = {"spec": {"name": "j"}, "mode": "new", "run": 1, "last": False, "seeds": [URL]}
+    args: dict[str, Any] = {
+        "spec": {"name": "j"},
+        "mode": "new",
+        "run": 1,
+        "last": False,
+        "seeds": [URL],
+    }
     reply = story.ask(op, **args)
-    assert reply is not None and not reply.ok
+    assert reply is not None
+    assert not reply.ok
     assert reply.data["code"] == "password_in_url"
     assert PASSWORD not in repr(reply)
 
@@ -192,13 +207,14 @@ def test_the_leader_takes_no_seed_with_a_password(op: str) -> None:
 def test_an_output_of_a_client_has_no_password_either(tmp_path: Path) -> None:
     """`--out` is checked by the command, and by the leader."""
     place = f"s3://key:{PASSWORD}@bucket/x.jsonl"
-    with pytest.raises(ZcrawlError) as caught:
+    with pytest.raises(UsageError, match="password") as caught:
         output_for(place, tmp_path, JobSpec("j"))
     assert PASSWORD not in str(caught.value)
     story = LeaderStory().elect()
-    args = {"spec": {"name": "j"}, "mode": "new", "seeds": ["http://a.test/"]}
+    args: dict[str, Any] = {"spec": {"name": "j"}, "mode": "new", "seeds": ["http://a.test/"]}
     reply = story.ask("submit", **args, output=[place, "jsonl"])
-    assert reply is not None and not reply.ok
+    assert reply is not None
+    assert (reply.ok, reply.data["code"]) == (False, "secret_written_out")
     assert PASSWORD not in repr(reply)
 
 
@@ -222,6 +238,8 @@ def test_no_message_about_a_bad_url_shows_its_password(text: str) -> None:
         assert PASSWORD not in str(caught.value)
     story = LeaderStory().elect()
     reply = story.ask("submit", spec={"name": "j"}, mode="new", seeds=[text])
+    assert reply is not None
+    assert not reply.ok
     assert PASSWORD not in repr(reply)
 
 

@@ -43,7 +43,14 @@ def view(*runs: RunRow, **more: Any) -> dict[str, Any]:
 
 def test_a_running_job_tells_counts_times_rate_and_who_works_on_it() -> None:
     """Everything that `job --json` promises is there, and can be written as JSON."""
-    counts = {"admitted": 100, "pending": 40, "done": 50, "failed": 4, "skipped": 6, "items": 50}
+    counts: dict[str, Any] = {
+        "admitted": 100,
+        "pending": 40,
+        "done": 50,
+        "failed": 4,
+        "skipped": 6,
+        "items": 50,
+    }
     seen = view(
         run(**counts, bytes=1000),
         live=LiveRun(3, ["w2", "w1"], [f"https://x/{n}" for n in range(60)]),

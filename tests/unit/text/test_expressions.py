@@ -54,7 +54,8 @@ def test_what_re2_cannot_run_is_refused_with_its_place(
     message = str(caught.value)
     assert caught.value.position == position
     assert caught.value.code == "bad_expression"
-    assert "scope.exclude[1]" in message and reason in message
+    assert "scope.exclude[1]" in message
+    assert reason in message
     assert f"at character {position + 1}" in message
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from json import JSONDecodeError
 from typing import Any
 
 import pytest
+from selectolax.lexbor import SelectolaxError
 
 from zcrawl.spider import Page
 from zcrawl.text.raised import raised_text
@@ -41,29 +43,35 @@ def functions() -> dict[str, Callable[[Any], Any]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "start", "place"),
+    ("name", "kind", "start", "place"),
     [
-        ("plain", "IndexError: list index out of range", "(sp.py, line 4, in plain)"),
-        ("deeper", "LookupError (", "(sp.py, line 10, in helper)"),
-        ("library", "JSONDecodeError: Expecting", "(sp.py, line 13, in library)"),
-        ("ours", "SelectolaxError: ", "(sp.py, line 16, in ours)"),
-        ("later", "KeyError: 'key'", "(sp.py, line 19, in later)"),
+        ("plain", IndexError, "IndexError: list index out of range", "(sp.py, line 4, in plain)"),
+        ("deeper", LookupError, "LookupError (", "(sp.py, line 10, in helper)"),
+        (
+            "library",
+            JSONDecodeError,
+            "JSONDecodeError: Expecting",
+            "(sp.py, line 13, in library)",
+        ),
+        ("ours", SelectolaxError, "SelectolaxError: ", "(sp.py, line 16, in ours)"),
+        ("later", KeyError, "KeyError: 'key'", "(sp.py, line 19, in later)"),
     ],
 )
 def test_the_line_is_the_last_one_in_the_file_that_was_called(
-    name: str, start: str, place: str
+    name: str, kind: type[Exception], start: str, place: str
 ) -> None:
     """Not the one in Python's library, nor in zcrawl, that it led to."""
     page = Page("https://a.test/", 200, [], b"<p>x")
-    with pytest.raises(Exception) as caught:
+    with pytest.raises(kind) as caught:
         result = functions()[name](page)
         asyncio.run(result)
     # Above the functions stands this test, which zcrawl's own frames replace in a worker.
-    error = caught.value
+    error: BaseException = caught.value
     while error.__traceback__ is not None and "sp.py" not in _file(error):
         error.__traceback__ = error.__traceback__.tb_next
     text = raised_text(error)
-    assert text.startswith(start) and text.endswith(place)
+    assert text.startswith(start)
+    assert text.endswith(place)
 
 
 def _file(error: BaseException) -> str:

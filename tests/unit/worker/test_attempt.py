@@ -40,7 +40,8 @@ def test_a_page_becomes_a_default_item_with_all_nine_keys() -> None:
     """The item that the README shows."""
     links = SortedLinks([link("https://x.test/c")])
     result = Attempt(ONE, context()).read(PAGE, 200, links, NOTHING_PARSED).result()
-    assert result.outcome is Outcome.DONE and result.links == links.followed
+    assert result.outcome is Outcome.DONE
+    assert result.links == links.followed
     assert (result.seq, result.run, result.host, result.depth, result.status) == (9, 2, 3, 1, 200)
     assert [json.loads(item) for item in result.items] == [
         {
@@ -98,7 +99,8 @@ def test_a_redirect_between_variants_that_collapse_is_handed_over_once() -> None
     plain = msgspec.structs.replace(ONE, url="http://x.test/a")
     both = context(Scope(hosts=("x.test",), collapse_scheme=True))
     result = Attempt(plain, both).redirected(secure, 301)
-    assert result.handover is not None and result.handover[0] == secure
+    assert result.handover is not None
+    assert result.handover[0] == secure
     assert result.handover[1] not in (both.rules.key(secure), DEFAULT.key(secure))
     again = Attempt(plain, both).redirected(secure, 301)
     assert again.handover == result.handover, "a second attempt admits nothing new"
@@ -142,7 +144,8 @@ def test_a_later_end_replaces_an_earlier_one_with_all_that_was_found() -> None:
     fresh = Attempt(ONE, attempt.context, crawl_delay_s=3.0)
     for made in (attempt, fresh):
         made.failed("middleware_error", RetryClass.PERMANENT, detail="m: ValueError")
-    assert attempt == fresh and attempt.result() == fresh.result()
+    assert attempt == fresh
+    assert attempt.result() == fresh.result()
 
 
 def test_every_field_of_a_result_comes_from_the_attempt() -> None:

@@ -39,7 +39,8 @@ async def test_cookies_with_and_without_an_end_are_kept_in_one_order() -> None:
     cookies = ("a=1; Path=/", "a=1; Path=/; Max-Age=60", "a=2; Path=/x", "=1", "b", "b; Secure")
     world = Rig({f"{SITE}/a": answer(*cookies)}, WITH_COOKIES)
     (ended,) = await world.fetch("/a")
-    assert ended.outcome is Outcome.DONE and ended.cookies is not None
+    assert ended.outcome is Outcome.DONE
+    assert ended.cookies is not None
 
 
 @pytest.mark.parametrize("error", [TypeError("None < str"), asyncio.CancelledError("foreign")])
@@ -55,7 +56,8 @@ async def test_whatever_comes_after_the_page_still_ends_in_a_result(
     world = Rig({f"{SITE}/a": answer("a=1"), f"{SITE}/b": answer()}, WITH_COOKIES)
     for ended in await world.fetch("/a", "/b"):
         assert (ended.outcome, ended.reason) == (Outcome.FAILED, "internal_error")
-        assert ended.retry is RetryClass.TRANSIENT and type(error).__name__ in ended.detail
+        assert ended.retry is RetryClass.TRANSIENT
+        assert type(error).__name__ in ended.detail
     assert world.errors == ["internal_error"] * 2
 
 
@@ -106,7 +108,8 @@ async def test_a_cancelled_attempt_reports_nothing() -> None:
     world.pipeline.start(Assignment(0, 0, 1, 1, f"{SITE}/a", 1, 1, None))
     world.pipeline.cancel(0)
     await world.fetch("/a")
-    assert list(world.results) == [0] and world.results[0].outcome is Outcome.DONE
+    assert list(world.results) == [0]
+    assert world.results[0].outcome is Outcome.DONE
 
 
 async def test_a_run_that_cannot_be_taken_in_fails_by_name() -> None:
@@ -122,7 +125,8 @@ async def test_a_run_that_cannot_be_taken_in_fails_by_name() -> None:
     for _ in range(5):
         await asyncio.get_running_loop().create_task(_turn())
     assert owner.ends[0].reason == "internal_error"
-    assert owner.notes[0][0] == "internal_error" and "ZeroDivisionError" in owner.notes[0][1]
+    assert owner.notes[0][0] == "internal_error"
+    assert "ZeroDivisionError" in owner.notes[0][1]
 
 
 async def _turn() -> None: ...
@@ -178,7 +182,9 @@ async def test_a_result_that_cannot_be_sent_is_replaced_by_one_that_can(
     assert [type(body) for body in bench.flush()] == [Heartbeat], "the rest is not lost"
     (ended,) = bench.flush()
     assert (ended.seq, ended.outcome, ended.reason) == (1, Outcome.FAILED, RESULT_UNSENDABLE)
-    assert ended.lease_n == 1 and ended.retry is RetryClass.PERMANENT and why in ended.detail
+    assert ended.lease_n == 1
+    assert ended.retry is RetryClass.PERMANENT
+    assert why in ended.detail
     assert bench.notes[0][0] == "message_unsendable"
     bench.worker.machine.check()
 
@@ -195,8 +201,10 @@ async def test_an_effect_that_fails_ends_the_worker_by_name() -> None:
 
     bench.loop._pipeline = cast(Pipeline, Broken())
     bench.loop.handle(w.MasterMessageCame(*_assign(2)))
-    assert bench.loop._ended.done() and "cannot start" in bench.loop._ended.result()
-    assert bench.notes[0][0] == "machine_error" and "Traceback" in bench.notes[0][1]
+    assert bench.loop._ended.done()
+    assert "cannot start" in bench.loop._ended.result()
+    assert bench.notes[0][0] == "machine_error"
+    assert "Traceback" in bench.notes[0][1]
 
 
 def _assign(seq: int) -> tuple[Any, Any]:
@@ -221,7 +229,8 @@ async def test_measuring_goes_on_after_a_failure(monkeypatch: pytest.MonkeyPatch
     async with asyncio.timeout(5):
         while looks < 4:
             await asyncio.get_running_loop().create_task(_turn())
-    assert not task.done() and bench.loop.counters["measure_failed"] == 1
+    assert not task.done()
+    assert bench.loop.counters["measure_failed"] == 1
     task.cancel()
 
 
@@ -244,7 +253,8 @@ async def test_a_task_that_dies_is_told_with_its_traceback() -> None:
     await _turns()
     assert failures == ["work: ValueError: of a task"]
     ((name, detail),) = notes
-    assert name == TASK_FAILED and "Traceback" in detail
+    assert name == TASK_FAILED
+    assert "Traceback" in detail
 
 
 async def test_what_nobody_catches_is_told() -> None:
@@ -257,7 +267,8 @@ async def test_what_nobody_catches_is_told() -> None:
 
     asyncio.get_running_loop().call_soon(fails)
     await _turns()
-    assert notes[0][0] == "unhandled_error" and "KeyError" in notes[0][1]
+    assert notes[0][0] == "unhandled_error"
+    assert "KeyError" in notes[0][1]
 
 
 async def _turns() -> None:

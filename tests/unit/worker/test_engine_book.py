@@ -21,7 +21,7 @@ class Closable:
         raise RuntimeError("a plugin that cannot even be closed")
 
 
-SHARED = Closable()
+SHARED: Any = Closable()
 
 
 def engine_of(spec: JobSpec) -> Any:
@@ -43,10 +43,10 @@ async def test_a_plugins_engine_is_its_runs_own_and_ends_with_it() -> None:
     it raises when it is closed is told, and ends nothing."""
     notes: list[tuple[str, str, int]] = []
     book = EngineBook(engine_of, lambda *note, run=0: notes.append((*note, run)))
-    first: Any = book.adopt(1, job("mine", a=1))
-    second: Any = book.adopt(2, job("mine", a=2))
+    adopted: list[Any] = [book.adopt(1, job("mine", a=1)), book.adopt(2, job("mine", a=2))]
+    first, second = adopted
     assert (first.options, second.options) == ({"mine": {"a": 1}}, {"mine": {"a": 2}})
-    assert book.adopt(1, job("mine", a=3)) is first is book.of_run[1]
+    assert id(book.adopt(1, job("mine", a=3))) == id(book.of_run[1]) == id(first)
     book.forget(1)
     book.forget(1)
     assert 1 not in book.of_run
@@ -62,7 +62,8 @@ async def test_a_plugins_engine_is_its_runs_own_and_ends_with_it() -> None:
 async def test_an_engine_of_zcrawls_own_is_shared_and_stays() -> None:
     """Who made it closes it."""
     book = EngineBook(engine_of, unheard)
-    assert book.adopt(1, job("http")) is book.adopt(2, job("http")) is SHARED
+    adopted: list[object] = [book.adopt(1, job("http")), book.adopt(2, job("http"))]
+    assert [engine is SHARED for engine in adopted] == [True, True]
     book.forget(1)
     assert book.of_run == {2: SHARED}
     await book.close()

@@ -56,7 +56,8 @@ async def done(url: str = START_URL, timeout_s: float = 5.0) -> Attempt:
 async def test_what_an_executor_gives_becomes_the_tasks_item(mine: Mine) -> None:
     """It is told the job's table, the run, the attempt, and the seed if there is one."""
     result = await done()
-    assert result.outcome is Outcome.DONE and result.page is not None
+    assert result.outcome is Outcome.DONE
+    assert result.page is not None
     assert [json.loads(item) for item in result.items] == [{"say": "hi"}]
     (task,) = mine.tasks
     assert (task.job["name"], task.run, task.url, task.attempt) == ("nightly", 3, None, 2)
@@ -72,7 +73,8 @@ async def test_an_executor_may_be_async_and_may_give_nothing(mine: Mine) -> None
 
     mine.does = later
     result = await done()
-    assert result.outcome is Outcome.DONE and result.items == []
+    assert result.outcome is Outcome.DONE
+    assert result.items == []
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,8 @@ async def test_an_executor_that_fails_is_named_and_tried_again(
     with pytest.raises(FetchError) as caught:
         await done()
     assert (caught.value.code, caught.value.retry) == ("executor_error", RetryClass.TRANSIENT)
-    assert words in str(caught.value) and str(caught.value).startswith("mine: ")
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("mine: ")
 
 
 async def test_an_executor_may_say_itself_what_becomes_of_its_task(mine: Mine) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -45,7 +47,7 @@ def test_lateness_of_several_requests_does_not_add_up() -> None:
 
 
 LATE_PAGE = PageRecord("http://h1.test/1", "title", "text/html", 10, 0.0, 15_000.0)
-LATE = {
+LATE: dict[str, dict[str, Any]] = {
     "slow answers": {"page": LATE_PAGE, "status": 200},
     "timeouts": {
         "outcome": Outcome.FAILED,

@@ -38,7 +38,8 @@ def test_what_waits_for_a_slow_host_takes_no_credit_of_others() -> None:
     office = paced(hosts=20, each=30, slots=32, rate=40.0)
     office.plan()
     worker = office.roster.workers["w1"]
-    assert worker.ahead == 20 * 10 and worker.leases - worker.ahead == 20
+    assert worker.ahead == 20 * 10
+    assert worker.leases - worker.ahead == 20
     office.runs.put(run_row(2, spec(Politeness(robots=False, rate=0, concurrency=50))))
     office.add(30, host=99, run=2)
     fast = [url for _, url in office.plan(1.0) if url.host == 99]
@@ -96,7 +97,8 @@ def test_a_worker_gives_back_what_is_withdrawn_and_has_not_started() -> None:
     assert started(worker.assign(1, 2, 3)) == [1]
     effects = worker.say(Cancel([], [], [(1, 1), (1, 3), (1, 99)]))
     assert [reject.leases for reject in sent(effects, Reject)] == [[Rejection(1, 3, WITHDRAWN)]]
-    assert started(worker.end(1)) == [2] and not worker.machine.intake.queued()
+    assert started(worker.end(1)) == [2]
+    assert not worker.machine.intake.queued()
 
 
 def withdrawn(story: LeaderStory) -> list[tuple[int, int]]:
@@ -130,7 +132,8 @@ def test_a_pause_takes_back_what_has_not_started() -> None:
     story.hear(Reject([Rejection(epoch, n, WITHDRAWN) for epoch, n in held[1:]]))
     before = len(story.assigned())
     story.wait(1.0, lambda: story.beat(held=[(*held[0], True)]))
-    assert len(story.leader.state.leases.by_seq) == 1 and len(story.assigned()) == before
+    assert len(story.leader.state.leases.by_seq) == 1
+    assert len(story.assigned()) == before
     answer(story, "act", ref="1", action="resume")
     story.wait(1.0, lambda: story.beat(held=[(*held[0], True)]))
     assert len(story.assigned()) > before, "and at once, not after what was held before"

@@ -130,7 +130,8 @@ async def test_items_that_a_middleware_drops_are_counted_by_its_name_and_reason(
         ("rejected", "dropped by middleware picky", 1),
         ("rejected", "dropped by middleware picky: too old", 2),
     )
-    assert result.extracted is not None and result.extracted.rejected == []
+    assert result.extracted is not None
+    assert result.extracted.rejected == []
 
 
 async def test_a_result_whose_items_are_all_kept_stays_as_it_is() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import httpx
 import msgspec
@@ -19,7 +20,7 @@ from zcrawl.frontier.robots_place import ELSEWHERE, RobotsWay, place_in, robots_
 from zcrawl.frontier.url import url_key
 from zcrawl.mesh.messages import Assignment, PageRecord, Result, RunConfig
 from zcrawl.model.host import RobotsFile
-from zcrawl.model.spec import Auth, Fetch, JobSpec, Login, Output, Politeness, Scope
+from zcrawl.model.spec import Auth, Fetch, JobSpec, Login, OutputSpec, Politeness, Scope
 from zcrawl.model.states import Outcome
 from zcrawl.worker.pipeline.pipeline import Pipeline, PipelineSettings
 from zcrawl.worker.results.attempt import Attempt
@@ -63,7 +64,7 @@ class Owner:
 class Rig:
     """A pipeline whose permits are given at once and noted: its owner and its engine."""
 
-    def __init__(self, answers: Mapping[str, Answer], spec: JobSpec, **options: object) -> None:
+    def __init__(self, answers: Mapping[str, Answer], spec: JobSpec, **options: Any) -> None:
         self.answers = answers
         self.asked: list[str] = []
         self.limits: list[HopLimits] = []
@@ -75,7 +76,7 @@ class Rig:
         self.on_get: Callable[[], None] = lambda: None
         self._left = 0
         self._done = asyncio.Event()
-        settings = PipelineSettings(**options)  # type: ignore[arg-type]
+        settings = PipelineSettings(**options)
         utc = 1_700_000_000.0
         self.pipeline = Pipeline(self, lambda spec: self, lambda: self.now, lambda: utc, settings)
         self.pipeline.adopt(RunConfig(1, 1, msgspec.json.encode(spec), ["x.test"]))
@@ -91,6 +92,11 @@ class Rig:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
+    ) -> httpx.Response:
+        raise AssertionError("these jobs have no login")
 
     async def aclose(self) -> None: ...
 
@@ -135,10 +141,10 @@ async def _nothing() -> None: ...
 
 
 def rig(
-    answers: Mapping[str, Answer], *, robots: bool = False, patience: float = 30.0, **fetch: float
+    answers: Mapping[str, Answer], *, robots: bool = False, patience: float = 30.0, **fetch: Any
 ) -> Rig:
     politeness = Politeness(robots=robots, robots_patience=patience)
-    spec = JobSpec("j", politeness=politeness, fetch=Fetch(**fetch))  # type: ignore[arg-type]
+    spec = JobSpec("j", politeness=politeness, fetch=Fetch(**fetch))
     return Rig({SITE + path: answer for path, answer in answers.items()}, spec)
 
 
@@ -347,7 +353,7 @@ async def test_bodies_are_kept_when_the_job_says_so() -> None:
             return "f" * 64
 
     blobs = Blobs()
-    spec = JobSpec("j", politeness=Politeness(robots=False), output=Output(keep_html=True))
+    spec = JobSpec("j", politeness=Politeness(robots=False), output=OutputSpec(keep_html=True))
     world = Rig({f"{SITE}/a": page("<p>hello")}, spec, blobs=blobs)
     (result,) = await world.fetch("/a")
     assert result.page is not None
@@ -446,10 +452,10 @@ async def test_proxies_that_are_down_postpone_the_page() -> None:
 KEY = {"ZCRAWL_SECRET_KEY": "k3y"}
 
 
-def secretive(*hosts: str, robots: bool = False, **fetch: object) -> Rig:
+def secretive(*hosts: str, robots: bool = False, **fetch: Any) -> Rig:
     """A job with a secret, on a worker of a cluster that lets it go to these hosts."""
     fetch = fetch or {"headers": {"X-Key": "${KEY}", "X-Plain": "p"}}
-    spec = JobSpec("j", politeness=Politeness(robots=robots), fetch=Fetch(**fetch))  # type: ignore[arg-type]
+    spec = JobSpec("j", politeness=Politeness(robots=robots), fetch=Fetch(**fetch))
     answers = {f"{SITE}/{name}": page() for name in ("a", "b")}
     answers[f"{SITE}/robots.txt"] = httpx.Response(404)
     keyring = Keyring(JobRights(secrets={"KEY": hosts}), KEY)
@@ -485,7 +491,8 @@ async def test_the_target_of_a_redirect_is_asked_for_without_the_secret() -> Non
     world = secretive("other.test")
     (result,) = await world.fetch("/a", extra=encode(REDIRECT))
     assert result.outcome is Outcome.DONE
-    assert "X-Key" not in world.headers[0] and world.headers[0]["X-Plain"] == "p"
+    assert "X-Key" not in world.headers[0]
+    assert world.headers[0]["X-Plain"] == "p"
 
 
 async def test_a_login_with_a_secret_is_not_tried_where_it_may_not_go() -> None:

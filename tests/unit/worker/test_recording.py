@@ -54,7 +54,8 @@ def told(made: Recording, attempt: Attempt) -> Result:
 def captured(made: Recording) -> bytes:
     """What goes to the leader with a page that is done."""
     extracted = told(made, Attempt(ONE).done(PAGE, 200, [])).extracted
-    assert extracted is not None and extracted.capture is not None
+    assert extracted is not None
+    assert extracted.capture is not None
     return extracted.capture
 
 
@@ -89,8 +90,10 @@ async def test_each_hop_has_its_three_records_in_the_order_in_which_they_happene
     ]
     assert {r.http_headers["Host"] for r in requests} == {"a.test"}
     first, last = [body.decode() for r, body in pairs if r.rec_type == "metadata"]
-    assert "via: http://a.test/\r\n" in first and f"via: {URL}\r\n" in last
-    assert "hopsFromSeed: 1\r\n" in first and "fetchTimeMs: 12\r\n" in last
+    assert "via: http://a.test/\r\n" in first
+    assert f"via: {URL}\r\n" in last
+    assert "hopsFromSeed: 1\r\n" in first
+    assert "fetchTimeMs: 12\r\n" in last
     assert "body: as received\r\n" in last
     ids = [record.rec_headers["WARC-Record-ID"] for record, _ in pairs]
     assert len(set(ids)) == 6
@@ -105,13 +108,10 @@ async def test_a_compressed_body_is_archived_as_it_came() -> None:
     (response, body), *_ = records(captured(made))
     assert body == raw
     archived_headers = response.http_headers
-    assert archived_headers["Content-Encoding"] == "gzip" and archived_headers[
-        "Content-Length"
-    ] == str(len(raw))
-    assert (
-        archived_headers["Transfer-Encoding"] is None
-        and archived_headers["X-Crawler-Transfer-Encoding"] == "chunked"
-    )
+    assert archived_headers["Content-Encoding"] == "gzip"
+    assert archived_headers["Content-Length"] == str(len(raw))
+    assert archived_headers["Transfer-Encoding"] is None
+    assert archived_headers["X-Crawler-Transfer-Encoding"] == "chunked"
 
 
 @pytest.mark.parametrize("extensions", [{"rendered": True}, {}])
@@ -121,7 +121,8 @@ async def test_a_body_that_is_not_the_wires_says_so(extensions: dict[str, Any]) 
     made = recording()
     await made.add(URL, answer(200, b"hello", headers=headers, **extensions), None, 10.0)
     (response, body), _, (_, metadata) = records(captured(made))
-    assert body == b"hello" and response.http_headers["Content-Encoding"] is None
+    assert body == b"hello"
+    assert response.http_headers["Content-Encoding"] is None
     assert response.http_headers["X-Crawler-Content-Encoding"] == "br"
     assert response.http_headers["Content-Length"] == "5"
     assert (b"body: rendered" if extensions else b"body: decoded") in metadata
@@ -156,12 +157,14 @@ async def test_a_redirect_to_another_host_is_told_without_a_page() -> None:
     made = recording()
     await made.add(URL, answer(302), None, 10.0)
     result = told(made, Attempt(ONE).skipped("redirected", status=302))
-    assert result.outcome is Outcome.SKIPPED and result.extracted is not None
+    assert result.outcome is Outcome.SKIPPED
+    assert result.extracted is not None
     assert result.extracted.capture is not None
     capture = msgspec.json.decode(result.extracted.capture, type=Capture)
     assert (capture.final_url, capture.status, capture.hops, capture.body) == (URL, 302, [], "")
     (response, body), *_ = records(result.extracted.capture)
-    assert body == b"" and response.http_headers["Content-Length"] == "0"
+    assert body == b""
+    assert response.http_headers["Content-Length"] == "0"
 
 
 async def test_a_page_that_is_as_it_was_is_archived_as_it_was_answered() -> None:
@@ -169,7 +172,8 @@ async def test_a_page_that_is_as_it_was_is_archived_as_it_was_answered() -> None
     made = recording()
     await made.add(URL, answer(304), None, 10.0)
     result = told(made, Attempt(ONE).done(PAGE, 304, []))
-    assert result.extracted is not None and result.extracted.capture is not None
+    assert result.extracted is not None
+    assert result.extracted.capture is not None
     (response, body), *_ = records(result.extracted.capture)
     assert (response.http_headers.get_statuscode(), body) == ("304", b"")
 
@@ -181,11 +185,13 @@ async def test_an_answer_that_fails_the_page_is_recorded_with_its_body(status: i
     await made.add(URL, answer(301, b"moved"), None, 10.0)
     await made.add("http://a.test/new", answer(status, b"no such thing"), None, 11.0)
     extracted = told(made, Attempt(ONE).failed(f"http_{status}", None, status=status)).extracted
-    assert extracted is not None and extracted.capture is not None
+    assert extracted is not None
+    assert extracted.capture is not None
     pairs = records(extracted.capture)
     assert [r.rec_type for r, _ in pairs] == ["response", "request", "metadata"] * 2
     response, body = pairs[3]
-    assert response.http_headers.get_statuscode() == str(status) and body == b"no such thing"
+    assert response.http_headers.get_statuscode() == str(status)
+    assert body == b"no such thing"
     assert response.rec_headers["WARC-Target-URI"] == "http://a.test/new"
     assert "via: " + URL in pairs[5][1].decode()
 
@@ -214,5 +220,6 @@ def test_captures_of_earlier_versions_are_still_read() -> None:
         }
     )
     (response, body), _, (_, metadata) = records(old)
-    assert body == b"hello" and response.http_headers["Content-Encoding"] is None
+    assert body == b"hello"
+    assert response.http_headers["Content-Encoding"] is None
     assert b"body: decoded" in metadata

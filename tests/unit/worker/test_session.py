@@ -13,7 +13,7 @@ import pytest
 from zcrawl.errors import FetchError, JobError, RetryClass
 from zcrawl.fetch.keyring import JobRights, Keyring, RunSecrets
 from zcrawl.fetch.policy import fetch_error
-from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.ports import HopLimits, Response
 from zcrawl.model.spec import Auth, Fetch, JobSpec, Login
 from zcrawl.worker.pipeline.session import RunClient
 
@@ -64,7 +64,7 @@ def secrets_for(environ: Mapping[str, str] | None) -> RunSecrets:
     return Keyring(JobRights(owner=True), environ).for_run(JobSpec("j", seeds=seeds))
 
 
-async def get(session: RunClient, url: str = SITE + "/") -> httpx.Response:
+async def get(session: RunClient, url: str = SITE + "/") -> Response:
     return await session.get(url, HEADERS, HopLimits())
 
 

@@ -124,6 +124,7 @@ def test_groups_without_hosts_are_forgotten_when_their_pace_has_nothing_to_tell(
     made.adopt_grant(1, grant(1, 0, revision=2), 0.1)
     made.confirmations()
     made.forget_idle(1.0)
-    assert made.hosts == {} and len(made.groups.groups) == 1
+    assert made.hosts == {}
+    assert len(made.groups.groups) == 1
     made.forget_idle(6.0)
     assert made.groups.groups == {}

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.dispatch.test_planner import SPREAD, Office
 from tests.unit.machine_tools import LeaderStory, assignment, attempt, grant, run_row, spec
 from tests.unit.worker.test_worker_machine import Worker, of, sent, started
-from zcrawl.errors import JobError
+from zcrawl.errors import JobError, ParseError
 from zcrawl.frontier import extra as extras
 from zcrawl.frontier.extra import Extra, request_key
 from zcrawl.frontier.url import DEFAULT
@@ -43,12 +43,18 @@ def test_a_page_is_read_in_its_encoding_and_its_links_are_absolute() -> None:
     page = Page(
         URL, 200, HTML, "<title> Caf\xe9  au lait</title><a href='../x#f'>".encode("latin-1")
     )
-    assert page.text_of("title") == "Caf\xe9 au lait" and page.text_of("h9", "none") == "none"
-    assert page.links == ["http://a.test/x"] and page.join("y?b=1") == "http://a.test/dir/y?b=1"
-    assert page.headers["x-one"] == "1" and page.content_type == "text/html"
-    assert page.response.status_code == 200 and page.response.content == page.body
-    with pytest.raises(ValueError):
+    assert page.text_of("title") == "Caf\xe9 au lait"
+    assert page.text_of("h9", "none") == "none"
+    assert page.links == ["http://a.test/x"]
+    assert page.join("y?b=1") == "http://a.test/dir/y?b=1"
+    assert page.headers["x-one"] == "1"
+    assert page.content_type == "text/html"
+    assert page.response.status_code == 200
+    assert page.response.content == page.body
+    with pytest.raises(UnicodeDecodeError):
         page.json()
+    with pytest.raises(ValueError, match="Expecting value"):
+        Page(URL, 200, [], b"<p>").json()
     assert Page(URL, 200, [], b'{"a": 1}').json() == {"a": 1}
 
 
@@ -110,9 +116,10 @@ def test_what_a_handler_yields_is_gathered_within_limits() -> None:
     gathered.take_all(Request("/x"))
     gathered.take_all([{"two": 2}, None])
     gathered.take_all(None)
-    assert gathered.items == [b'{"one":1}', b'{"two":2}'] and len(gathered.requests) == 1
+    assert gathered.items == [b'{"one":1}', b'{"two":2}']
+    assert len(gathered.requests) == 1
     for wrong in ("text", 5, ["list"], object()):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="yield"):
             gathered.take(wrong)
     with pytest.raises(ValueError, match="at most"):
         gathered.take_all({"n": n} for n in range(10 * MOST_ITEMS))
@@ -127,7 +134,7 @@ def test_a_request_becomes_plain_types() -> None:
     data = wanted_of(Request("/x", json={"a": 1}, method="put", headers={"Content-Type": "x/y"}))
     assert (data.method, data.body, data.headers) == ("PUT", b'{"a":1}', {"Content-Type": "x/y"})
     assert wanted_of(Request("/x", handler=Kinds().named)).handler == "named"
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="method"):
         wanted_of(Request("/x", handler=lambda page: None))
 
 
@@ -187,8 +194,9 @@ def test_a_plain_get_has_the_key_of_a_found_link() -> None:
         for body in (b"", b"1")
     }
     assert len(keys | {DEFAULT.key(URL)}) == 5
-    assert extras.encode(Extra()) == b"" and extras.decode(b"") == Extra()
-    with pytest.raises(extras.ParseError):
+    assert extras.encode(Extra()) == b""
+    assert extras.decode(b"") == Extra()
+    with pytest.raises(ParseError):
         extras.decode(b"\xc1")
 
 
@@ -318,7 +326,7 @@ def test_a_run_goes_to_the_worker_that_has_what_it_needs() -> None:
     office.join("w3")
     office.plan(1.0)
     for name, part in list(office.planner.hosts[1].parts.items()):
-        office.planner.granter.confirmed(name, 1, part.revision, office.now)
+        office.planner.granter.confirm(name, 1, part.revision, office.now)
     assert {name for name, url in office.plan(1.0) if url.run == 1} == {"w3"}
 
 

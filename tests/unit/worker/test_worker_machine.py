@@ -92,6 +92,10 @@ class Worker:
         return self.handle(w.FetchEnded(seq, attempt(seq, **changes)))
 
 
+def link_of(worker: Worker) -> LeaderLink:
+    return worker.machine.link
+
+
 def sent(effects: list[w.WorkerEffect], kind: type[T]) -> list[T]:
     """Bodies of a kind among what goes out, to one master or to all."""
     out = (effect.body for effect in effects if isinstance(effect, w.SendToMaster | w.PublishToAll))
@@ -132,7 +136,8 @@ def test_a_higher_epoch_is_adopted_by_its_beat_and_greeted() -> None:
         (1, True),
         (2, False),
     ]
-    assert worker.machine.leader == "m2" and worker.machine.link is LeaderLink.GREETING
+    assert worker.machine.leader == "m2"
+    assert worker.machine.link is LeaderLink.GREETING
     worker.end(1)
     assert started(worker.tick(1.0)) == []
 
@@ -142,7 +147,8 @@ def test_a_higher_epoch_counts_only_from_a_beat() -> None:
     worker = Worker()
     worker.welcome(grant())
     worker.say(Assign([grant(revision=9)], [assignment(1, 1)]), epoch=2)
-    assert worker.machine.epoch == 1 and not worker.machine.intake.held
+    assert worker.machine.epoch == 1
+    assert not worker.machine.intake.held
 
 
 def test_a_follower_that_says_not_leader_changes_nothing() -> None:
@@ -180,7 +186,8 @@ def test_a_worker_that_greets_a_new_leader_goes_on_with_what_it_holds() -> None:
     assert started(worker.assign(1, 2, 3)) == [1]
     worker.now += 2.0
     [hello] = sent(worker.say(Beat("m2", 1.0, {}), epoch=2, leader="m2"), Hello)
-    assert len(hello.held) == 3 and hello.granted == [(1, 1)]
+    assert len(hello.held) == 3
+    assert hello.granted == [(1, 1)]
     assert worker.machine.link is LeaderLink.GREETING
     assert started(worker.end(1)) == [2], "it goes on"
     assert not started(worker.say(Assign([grant(2)], [assignment(9, 9, host=2)]), epoch=2))
@@ -195,8 +202,7 @@ def test_a_welcome_ends_what_a_greeting_worker_went_on_with() -> None:
     worker.welcome(grant(concurrency=1))
     worker.assign(1, 2)
     worker.say(Beat("m2", 1.0, {}), epoch=2, leader="m2")
-    fields = {"watermark": 0, "heartbeat_s": 1.0, "hello": 2, "keep": [1, 2]}
-    welcome = Welcome(grants=[grant(concurrency=0, revision=5)], **fields)
+    welcome = Welcome(0, 1.0, 2, grants=[grant(concurrency=0, revision=5)], keep=[1, 2])
     effects = worker.say(welcome, epoch=2, leader="m2")
     assert sent(effects, Reject)[0].leases == [Rejection(1, 2, "no_grant")]
     assert not any(accept.grants for accept in sent(effects, Accept)), "1 still runs"
@@ -213,10 +219,10 @@ def test_a_worker_that_a_beat_does_not_list_greets_by_itself(received: dict[str,
     worker.welcome(grant())
     worker.now += UNLISTED_S
     assert not sent(worker.say(Beat("m1", 1.0, received)), Hello)
-    assert worker.machine.link is LeaderLink.WELCOMED
+    assert link_of(worker) is LeaderLink.WELCOMED
     worker.now += 0.1
     assert sent(worker.say(Beat("m1", 1.0, received)), Hello)[0].hello == 2
-    assert worker.machine.link is LeaderLink.GREETING
+    assert link_of(worker) is LeaderLink.GREETING
 
 
 def test_it_says_how_far_it_has_heard_its_leader() -> None:
@@ -247,7 +253,8 @@ def test_a_worker_is_not_stuck_in_an_epoch_that_nobody_leads_in() -> None:
     ours the lower one is refused; after a minute the process makes room for a new one."""
     worker = Worker()
     worker.say(Beat("m1", 1.0, {}), epoch=1 << 40)
-    lower, ends = Beat("m2", 1.0, {}), []
+    lower = Beat("m2", 1.0, {})
+    ends: list[w.Exit] = []
     began = worker.now
     while not ends:
         worker.now += 0.5
@@ -255,7 +262,8 @@ def test_a_worker_is_not_stuck_in_an_epoch_that_nobody_leads_in() -> None:
         assert sent(effects, Stale)
         ends = [effect for effect in effects if isinstance(effect, w.Exit)]
     assert EPOCH_PATIENCE_S < worker.now - began < EPOCH_PATIENCE_S + 1
-    assert "epoch 3" in ends[0].reason and not ends[0].refused
+    assert "epoch 3" in ends[0].reason
+    assert not ends[0].refused
 
 
 def test_the_last_beat_of_a_master_that_led_once_ends_no_worker() -> None:
@@ -453,5 +461,6 @@ def test_a_request_stays_with_its_host() -> None:
     assert intake.take(1, assignment(2, 7, host=2)) == "another_host"
     assert intake.take(1, assignment(3, 7)) is None
     held = intake.finish(7)
-    assert held is not None and held.assignment.n == 3
+    assert held is not None
+    assert held.assignment.n == 3
     intake.check()

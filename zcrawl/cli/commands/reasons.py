@@ -24,8 +24,7 @@ def reasons_command(code: str | None, markdown: bool, as_json: bool) -> int:
     'duplicate of https://example.com/': what it means and what to do.
     """
     from zcrawl.cli import output
-    from zcrawl.model.reasons.document import reasons_page
-    from zcrawl.model.reasons.registry import all_reasons, find_reason
+    from zcrawl.model.reasons.registry import all_reasons, find_reason, reasons_page
 
     if markdown and (code is not None or as_json):
         raise UsageError("--markdown prints the whole page; leave out CODE and --json")

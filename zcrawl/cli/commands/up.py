@@ -53,7 +53,7 @@ async def _stay_up(settings: Settings, workers: int) -> int:
             else:
                 for line in describe(snapshot, str(settings.data)):
                     output.note(line)
-            await interrupt.asked.wait()
+            await interrupt.requested.wait()
             running = sum(run.in_flight for run in cluster.snapshot().runs)
             output.note(f"finishing {running} requests in flight; Ctrl-C again stops now")
             await cluster.drain(DRAIN_TIMEOUT_S)
@@ -69,7 +69,7 @@ async def _joined(cluster: Any, workers: int, interrupt: Any) -> EmbeddedSnapsho
     while True:
         snapshot: EmbeddedSnapshot = cluster.snapshot()
         here = [worker for worker in snapshot.workers if worker.state in ("idle", "busy")]
-        if len(here) >= workers or waited >= JOIN_TIMEOUT_S or interrupt.asked.is_set():
+        if len(here) >= workers or waited >= JOIN_TIMEOUT_S or interrupt.requested.is_set():
             return snapshot
         await asyncio.sleep(POLL_S)
         waited += POLL_S

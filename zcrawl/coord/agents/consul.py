@@ -35,7 +35,7 @@ WatchQuery: TypeAlias = Callable[[str | None], tuple[str, Reading]]
 WAIT_S: Final = 10
 # py-consul waits this long beyond the query's own time (and its jitter) before it gives up.
 ANSWER_TIMEOUT_S: Final = 2.0
-SAME_AGAIN_S: Final = 0.05  # a return proves no change: do not spin on those that do not
+SAME_AGAIN_S: Final = 0.05  # pause after a query that returned without a change
 CATALOGUE_PAUSE_S: Final = 0.3  # many changes are read at once
 RETRY_FIRST_S: Final = 0.1
 RETRY_LONGEST_S: Final = 1.0
@@ -77,7 +77,7 @@ class _Watch:
                 pause = min(RETRY_FIRST_S * 2 ** min(failures - 1, 10), RETRY_LONGEST_S)
                 self._stop.wait(pause)
                 continue
-            # Told although nothing changed after a failure: it is the sign that Consul is back.
+            # After a failure, report even an unchanged value: it shows that Consul is back.
             if reading != last or failures:
                 self._report(reading)
             pause = SAME_AGAIN_S if reading == last else 0.0
@@ -95,7 +95,7 @@ class _Watch:
 
 
 def _next_index(old: str | None, new: str) -> str | None:
-    """None asks without blocking: after an index that went back or that is none."""
+    """Return the index for the next query; None (do not block) after an invalid or lower one."""
     if not new.isdecimal() or int(new) < 1:
         return None
     return None if old is not None and int(new) < int(old) else new
@@ -124,7 +124,7 @@ class ConsulCoordinator:
         self._loop = asyncio.get_running_loop()
         self._closed = asyncio.Event()
         self._on_event = on_event
-        ConsulClient(self._settings, me)  # a wrong address is told here, not in a thread
+        ConsulClient(self._settings, me)  # a wrong address is an error here, not in a thread
         election = Election(me, self._clock())
         threading.Thread(target=self._run, args=(election,), name="consul", daemon=True).start()
         start_watches(self._settings, me, self._inbox.put, self._stop)
@@ -156,7 +156,7 @@ class ConsulCoordinator:
         try:
             self._work(election)
         except Exception as error:
-            # A bug. The check runs out, so another will lead; our own people shall know why.
+            # A bug. The health check expires, so another master will lead; log the reason.
             self._tell(CoordAway(f"the Consul thread ended: {type(error).__name__}: {error}"))
             raise
 
@@ -186,7 +186,9 @@ class ConsulCoordinator:
                 case c.Tell(news):
                     self._tell(news)
                 case c.PassCheck():
-                    self._calls.appendleft(effect)  # whatever hangs, this must not wait behind it
+                    self._calls.appendleft(
+                        effect
+                    )  # first in the queue, because another call may hang
                 case _:
                     self._calls.append(effect)
 

@@ -45,7 +45,7 @@ CUT_HINT: Final = (
 
 
 class ConsulSettings(msgspec.Struct, frozen=True):
-    """Where Consul is and who we are to it."""
+    """Address of Consul, and our access to it."""
 
     address: str = "http://127.0.0.1:8500"
     token: str = ""  # empty: CONSUL_HTTP_TOKEN, if set
@@ -134,7 +134,7 @@ class ConsulClient:
         )
 
     def _acquire(self, session: str) -> c.CallAnswer:
-        """By a transaction: `?acquire=` says won or not, this also gives LockIndex."""
+        """Acquire the lock by a transaction, which also returns LockIndex."""
         key = lock_key(self._me.cluster)
         since, self._led_since = self._led_since or _utc_now(), ""
         value = base64.b64encode(write_lock_value(self._me, since)).decode()
@@ -164,7 +164,7 @@ class ConsulClient:
     # ------------------------------------------------------------ readings
 
     def read_lock(self, index: str | None, wait_s: int) -> tuple[str, c.LockRead]:
-        """Blocks until the key changes, or longer than it has to."""
+        """Block until the key changes, or until the wait is over."""
         api = self._consul
         index, pair = api.kv.get(lock_key(self._me.cluster), index=index, wait=f"{wait_s}s")
         if pair is None:
@@ -184,7 +184,7 @@ class ConsulClient:
     # ------------------------------------------------------------ failures
 
     def explain(self, error: Exception) -> tuple[c.Trouble, str]:
-        """What an error of a call means for us; nothing is raised beyond this border."""
+        """Return what an error of a call means; no error leaves this class."""
         where, text = self._settings.address, str(error)[:MAX_REASON]
         match error:
             case requests.exceptions.SSLError():
@@ -207,7 +207,7 @@ class ConsulClient:
             return c.Trouble.GONE, f"{where}: {text}"
         if "Check '" in text or "Missing check" in text or "Missing node" in text:
             return c.Trouble.REFUSED, f"{where}: {text}"
-        # 5xx, "No cluster leader", an answer that is no JSON: Consul is not itself.
+        # 5xx, "No cluster leader", an answer that is not JSON: Consul does not work.
         return c.Trouble.AWAY, f"{where}: {text or type(error).__name__}"
 
     def _denied(self, text: str) -> str:
@@ -242,14 +242,14 @@ def _parts(address: str) -> tuple[str, int, str]:
 
 
 def _was_cut(error: requests.exceptions.ConnectionError) -> bool:
-    """Accepted, and ended without an answer."""
+    """Return whether the connection was accepted and closed without an answer."""
     (inner,) = error.args[:1] or (None,)
     causes = getattr(inner, "args", ())
     return any(isinstance(cause, ConnectionResetError) for cause in causes)
 
 
 def _innermost(error: BaseException) -> str:
-    """requests wraps urllib3, which wraps the reason."""
+    """Return the text of the innermost cause: requests wraps urllib3, which wraps it."""
     text = str(error)
     return text.rpartition(": ")[2].rstrip("')\"") if ": " in text else text[:MAX_REASON]
 

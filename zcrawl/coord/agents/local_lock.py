@@ -2,7 +2,7 @@
 
 The kernel holds the lock as long as any process has the file open that was locked: the worker
 processes inherit it, so a new leader gets it only when the last worker of the old one is gone.
-That is what makes it `alone`.
+So `alone` is true here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PATIENCE_S: Final = 1.0  # with a leader that lives: it may be about to end
 
 
 class FileLock:
-    """For the embedded form, which leads or refuses: it has nobody to wait for."""
+    """The lock of the embedded form, which leads or refuses to start."""
 
     def __init__(self, data: Path) -> None:
         self._path = data / LOCK_NAME
@@ -36,7 +36,7 @@ class FileLock:
 
     @property
     def fd(self) -> int:
-        """The locked file, for the processes that shall hold it too."""
+        """The locked file, for child processes that must hold it too."""
         return self._fd
 
     async def acquire(self, timeout_s: float) -> Leadership:
@@ -53,8 +53,8 @@ class FileLock:
                 # A dead leader's workers hold the lock for a moment; a live one keeps it.
                 if waited >= (PATIENCE_S if _lives(holder) else timeout_s):
                     raise RefusedError(
-                        f"{self._path.parent} is in use by process {holder}. `zcrawl submit` gives "
-                        "the job to it; or use another folder with --data OTHER",
+                        f"{self._path.parent} is in use by process {holder}. Give it the "
+                        "job with `zcrawl submit`, or use another folder with --data OTHER",
                         code=IN_USE,
                     )
                 await asyncio.sleep(LOOK_AGAIN_S)
@@ -67,14 +67,14 @@ class FileLock:
         return Leadership(hint=0, alone=True)
 
     def release(self) -> None:
-        """Ours is closed; the lock is free when the workers' copies are closed too."""
+        """Close our file; the lock is free when the workers have closed theirs too."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def is_locked(data: Path) -> bool:
-    """Whether somebody leads in this folder."""
+    """Return whether a process leads in this folder."""
     try:
         fd = os.open(data / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -96,13 +96,13 @@ def _lives(holder: str) -> bool:
 
 
 def write_holder(fd: int, value: bytes = b"") -> None:
-    """The process on the first line, what others shall know of it on the second."""
+    """Write the process id on the first line, and data for others on the second."""
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode() + value, 0)
 
 
 def holder_of(fd: int) -> tuple[str, bytes]:
-    """Whoever wrote there last; to be believed only while the file is locked."""
+    """Return the last writer; valid only while the file is locked."""
     pid, _, value = os.pread(fd, HOLDER_MAX, 0).partition(b"\n")
     return pid.decode(errors="replace").strip()[:PID_SHOWN] or "unknown", value
 

@@ -147,27 +147,27 @@ class Intents:
     def retried(self, command: RetryDead, more: bool, now: float, effects: MasterEffects) -> None:
         """A part is stored; the next one follows from where the retry stands."""
         if not more:
-            self._retrying.discard(command.asked.request)
+            self._retrying.discard(command.client_action.request)
             return
-        self._retrying.add(command.asked.request)
+        self._retrying.add(command.client_action.request)
         utc = self._state.utc(now)
         effects.append(Execute(msgspec.structs.replace(command, now=utc)))
 
     def is_begun(self, command: RetryDead) -> bool:
         """Whether a failure of this part must not end the retry: an earlier one is stored."""
-        return command.asked.request in self._retrying
+        return command.client_action.request in self._retrying
 
     # ------------------------------------------------------------ takeover
 
     def inherit(self, loaded: Loaded) -> None:
         self._inherited = list(loaded.retries)
-        self._retrying.update(row.asked.request for row in loaded.retries)
+        self._retrying.update(row.client_action.request for row in loaded.retries)
 
     def tick(self, now: float, effects: MasterEffects) -> None:
         """Go on with what the last leader had begun."""
         rows, self._inherited = self._inherited, []
         for row in rows:
-            client_action = msgspec.structs.replace(row.asked, changed=0)
+            client_action = msgspec.structs.replace(row.client_action, changed=0)
             epoch, utc = self._state.epoch, self._state.utc(now)
             only = row.reason, row.host
             effects.append(

@@ -283,7 +283,7 @@ class Desk:
         if action in ("retry", "resume"):
             check_right(run.spec, self._state.allow_code)
         if action == "retry":
-            client_action = self._asked(pending, now)
+            client_action = self._client_action(pending, now)
             retry = self._intents.retry(run.id, pending.args, client_action)
             if retry is not None:
                 effects.append(Execute(retry))
@@ -292,7 +292,7 @@ class Desk:
             runs = job.runs if action == "delete" and run_number is None else [run]
             pending.count = sum(row.state is not state for row in runs)
             others = tuple(row.id for row in runs if row is not run)
-            client_action, epoch = self._asked(pending, now), self._state.epoch
+            client_action, epoch = self._client_action(pending, now), self._state.epoch
             id = pending.request.id
             change = ChangeRun(
                 epoch, id, run.id, state, reason, client_action.at, client_action, others
@@ -322,18 +322,18 @@ class Desk:
         job = reads.the_job(job_list, pending.request)
         run, spec = actions.tuned_spec(job, pending.args)
         pending.count = int(run.spec != spec)
-        client_action = self._asked(pending, now)
+        client_action = self._client_action(pending, now)
         effects.append(
             Execute(TuneRun(self._state.epoch, client_action.request, run.id, spec, client_action))
         )
 
-    def _asked(self, pending: Pending, now: float) -> ClientAction:
-        return idempotency.asked(
+    def _client_action(self, pending: Pending, now: float) -> ClientAction:
+        return idempotency.client_action(
             pending.request, self._state.me, self._state.utc(now), pending.count
         )
 
     def reassign(self, pending: Pending, now: float, effects: MasterEffects) -> None:
-        client_action = self._asked(pending, now)
+        client_action = self._client_action(pending, now)
         effects.append(Execute(self._intents.reassign(pending.args, client_action)))
 
     def drain(self, pending: Pending, now: float, effects: MasterEffects) -> None:
@@ -343,7 +343,7 @@ class Desk:
         self._set_drain(False, pending, now, effects)
 
     def _set_drain(self, on: bool, pending: Pending, now: float, effects: MasterEffects) -> None:
-        client_action = self._asked(pending, now)
+        client_action = self._client_action(pending, now)
         effects.append(Execute(self._intents.drain(pending.args, on, client_action)))
 
     def step_down(self, pending: Pending, now: float, effects: MasterEffects) -> None:
@@ -397,8 +397,8 @@ class Desk:
         try:
             handler = _operation(pending).handler
             if isinstance(handler, LeaderAction):
-                assert handler.found is not None and isinstance(outcome, JobList)
-                handler.found(self)(pending, outcome, now, effects)
+                assert handler.continue_with is not None and isinstance(outcome, JobList)
+                handler.continue_with(self)(pending, outcome, now, effects)
                 return
             live = functools.partial(live_run, self._state, now=now)
             next_step = reads.proceed(pending, outcome, live, self._state.utc(now))
@@ -487,7 +487,7 @@ def _operation(pending: Pending) -> Operation:
 
 def request_of(command: Command) -> str:
     """The id of the client's request that a command carries out; empty: it is nobody's."""
-    client_action = getattr(command, "asked", None)
+    client_action = getattr(command, "client_action", None)
     request: str = (
         getattr(command, "request", "") if client_action is None else client_action.request
     )

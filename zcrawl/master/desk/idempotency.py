@@ -31,7 +31,7 @@ _TOLD: Final = ("ref", "action", "run", "node", "host", "mode", "epoch")
 _PACE: Final = ("rate", "concurrency", "burst")
 
 
-def asked(request: ClientRequest, me: str, utc: float, changed: int) -> ClientAction:
+def client_action(request: ClientRequest, me: str, utc: float, changed: int) -> ClientAction:
     return ClientAction(request.id, what(request), request.by, request.via or me, utc, changed)
 
 

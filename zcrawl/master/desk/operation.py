@@ -98,10 +98,12 @@ class LeaderView(NamedTuple):
 
 
 class LeaderAction(NamedTuple):
-    """The leader does it. `found` goes on when `begin` has asked the store for a job."""
+    """The leader does it. `continue_with` goes on when `begin` has asked the store for a job."""
 
     begin: Callable[[Desk], Callable[[Pending, float, MasterEffects], None]]
-    found: Callable[[Desk], Callable[[Pending, JobList, float, MasterEffects], None]] | None = None
+    continue_with: (
+        Callable[[Desk], Callable[[Pending, JobList, float, MasterEffects], None]] | None
+    ) = None
 
 
 OperationHandler: TypeAlias = EveryMaster | FromDatabase | FromMemory | LeaderView | LeaderAction

@@ -1,6 +1,6 @@
-"""Reads the sockets of a master that others connect to, and holds them to `border`.
+"""Read the open sockets of a master, and apply the checks of `zcrawl.mesh.border`.
 
-With keys, libzmq tells with each frame whose key its connection was admitted with. Frames are
+With keys, libzmq gives the key of the connection with each frame. Frames are
 received one by one without a copy: `recv_multipart` asks the socket after each frame whether more
 follow, and is slower by half. Lengths are compared before anything is copied or decoded.
 """
@@ -82,7 +82,7 @@ class BorderReader(SocketReader):
         frames = [frame]
         while frame.more:  # a message arrives whole or not at all
             frame = receive(zmq.NOBLOCK, False)
-            if len(frames) <= ROUTED_FRAMES:  # one too many tells enough
+            if len(frames) <= ROUTED_FRAMES:  # one frame too many is enough to refuse
                 frames.append(frame)
         self._judge(sender, frames)
 
@@ -116,11 +116,11 @@ class BorderReader(SocketReader):
                 return
         elif isinstance(message.body, ClientRequest):
             message = Message(message.header, mark(message.body, sender))
-            self._border.asks(sender, route)
+            self._border.expect_answer(sender, route)
         self._arrived.append(Arrived(route, message))
 
     def _notice(self, frames: list[zmq.Frame]) -> list[bytes]:
-        """The frames, if they may be a version notice; nothing else needs them any more."""
+        """Return the frames if they may be a version notice; nothing else needs them."""
         if len(frames) != 2 or max(map(len, frames)) > HEADER_MOST:
             return []
         return [frame.bytes for frame in frames]
@@ -146,11 +146,11 @@ class BorderReader(SocketReader):
 
 
 def _refused(id: str, refusal: Refusal, sender: Sender, size: int) -> Reply:
-    """The answer to a request that is not handed on."""
+    """Return the answer to a refused request."""
     again = UnreachableError.exit_code
     match refusal:
         case Refusal.RATE:
-            text = f"the key {sender.name} asks too often; try again in {TRY_AGAIN_S:g} s"
+            text = f"the key {sender.name} sends requests too fast; try again in {TRY_AGAIN_S:g} s"
             data = {"code": TOO_MANY_REQUESTS, "message": text, "exit_code": again}
             return Reply(id, False, {**data, "retry_after_s": TRY_AGAIN_S})
         case Refusal.SIZE:

@@ -1,10 +1,10 @@
-"""The ends of the mesh for those who ask and those who only listen.
+"""Ends of the mesh for clients: one that sends requests, and one that only listens.
 
-A client's end of the mesh on ZeroMQ: commands, and consoles when they ask for something.
+`ZmqClientMesh` sends the requests of commands and consoles.
 
-Who only listens: a console hears the leader's beats, snapshots and events.
+`ZmqSubscriber` receives the leader's beats, snapshots and events for a console.
 
-Followers have lines in both directions, `peers`.
+Masters connect to each other with `peers`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from zcrawl.model.reasons.cluster import BAD_ENDPOINT
 class ZmqSubscriber(MeshEnd):
     """Hears the chosen kinds (BEAT, EVENT, SNAPSHOT) from the masters that it is connected to.
 
-    Nothing is sent again: who comes late gets the last beat at once, and everything else from the
-    next snapshot on.
+    Nothing is sent again: a new subscriber gets the last beat at once, and everything else from
+    the next snapshot on.
     """
 
     what = "subscriber"
@@ -50,11 +50,11 @@ class ZmqSubscriber(MeshEnd):
 
     @property
     def masters(self) -> dict[str, str]:
-        """Master → its events endpoint."""
+        """Map of each master to its events endpoint."""
         return dict(self._masters)
 
     def connect(self, master: str, events: str) -> None:
-        """Also for a master that has moved; the same again changes nothing."""
+        """Connect to a master, or again if it has moved; a repeat changes nothing."""
         if self._masters.get(master) == events:
             return
         self.disconnect(master)
@@ -71,11 +71,11 @@ class ZmqSubscriber(MeshEnd):
 
 
 class ZmqClientMesh(MeshEnd):
-    """A line to one of the masters at a time.
+    """A connection to one master at a time.
 
-    Any master takes any request, and a request's id makes a repeat harmless, so who gets no answer
-    calls `next_master` and sends again. `on_strangers` is called with a text when all of them
-    speak another version.
+    Any master accepts any request, and the id of a request makes a repeat harmless. So a client
+    without an answer calls `next_master` and sends the request again. `on_strangers` is called with
+    a text when all masters use another version.
     """
 
     what = "client"
@@ -105,7 +105,7 @@ class ZmqClientMesh(MeshEnd):
 
     @property
     def master(self) -> str:
-        """The endpoint that is asked now."""
+        """The endpoint of the current master."""
         return self._controls[0]
 
     def listen(self, handler: BatchHandler) -> None:

@@ -1,13 +1,13 @@
-"""What all ends of the mesh on ZeroMQ share: a context, sockets with their options, counted sends.
+"""Base of all ends of the mesh on ZeroMQ: context, sockets with options, counted sends.
 
-Heartbeat options stand only on sockets that bind: a connecting SUB or DEALER with them and a full
+Only sockets that bind have heartbeat options: a connecting SUB or DEALER with them and a full
 queue aborts the process (libzmq#3937). Connecting ones have TCP's own keepalive, and a limit for
 unanswered data (TCP_MAXRT): without it a cut line looks alive for a quarter of an hour.
 
-Every DEALER has a secret route of 128 random bits as its identity. A master's ROUTER hands a route
-over to whoever claims it last (ROUTER_HANDOVER: a line that broke must not block the one that
-replaces it), so a route that others can know or guess is a way to cut its owner off and to read
-what it is sent. libzmq's own choice for a DEALER without an identity can be guessed: a zero byte
+Every DEALER has a secret route of 128 random bits as its identity. A master's ROUTER gives
+a route to the last peer that claims it (ROUTER_HANDOVER, so that a broken connection does not block
+its replacement). So a peer that knows or guesses a route could disconnect its owner and read its
+messages. libzmq's own choice for a DEALER without an identity can be guessed: a zero byte
 and a counter, which in 4.3.5 begins at the same number in every process; and contrary to its
 documentation any peer may claim an identity that begins with a zero byte.
 """
@@ -100,10 +100,10 @@ class MeshEnd:
         return socket
 
     def _dealer(self, master: str) -> Socket:
-        """A line to a master, by the route that this end has there as long as it lives.
+        """Open a connection to a master, with the route that this end has there.
 
-        The same when the line is opened again: the master knows this end by it. Another one for
-        each master: a master that is not to be trusted learns nothing about the others.
+        The route stays the same when the connection is opened again, because the master knows this
+        end by it. It differs for each master, so that a bad master learns nothing about the others.
         """
         dealer = self._socket(zmq.DEALER)
         name = hashlib.blake2b(
@@ -125,7 +125,7 @@ class MeshEnd:
         socket.close(LINGER_MS)
 
     def _bind(self, socket: Socket, endpoint: str) -> str:
-        """Where it is bound: with the port that was taken, if any would do."""
+        """Bind; return the endpoint with the real port."""
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         if self._keys is not None:
@@ -133,7 +133,7 @@ class MeshEnd:
             socket.setsockopt(zmq.CURVE_SECRETKEY, bytes.fromhex(self._keys.own.secret))
             reports = socket.type == zmq.SUB
             socket.setsockopt(zmq.ZAP_DOMAIN, REPORTS_DOMAIN if reports else ZAP_DOMAIN)
-            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # nobody asks ZAP: nobody gets in
+            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # no ZAP handler: refuse all
         self._prepare(socket, endpoint, self._stranger_failed)
         try:
             socket.bind(endpoint)
@@ -177,14 +177,14 @@ class MeshEnd:
     # ------------------------------------------------------------ handshakes
 
     def _stranger_failed(self, failure: HandshakeFailure) -> None:
-        """Somebody did not get in. An unknown key is told where ZAP asks about it."""
+        """Log a peer that could not connect; unknown keys are logged where ZAP asks."""
         if not failure.refused:
             self._note(HANDSHAKE_FAILED, failure.text(self._keys is not None))
 
     def _master_failed(self, socket: Socket, failure: HandshakeFailure) -> None:
-        """We did not get in."""
+        """Log that we could not connect to a master."""
         text = f"{failure.endpoint}: {failure.text(self._keys is not None)}"
-        if self._keys is not None:  # which of the two keys is wrong is not always told
+        if self._keys is not None:  # libzmq does not always say which key is wrong
             own, server = self._keys.own.public, self._keys.server
             text += f" (this {self.what}'s key: {own}, the masters' key: {server})"
         self.complaint = text
@@ -229,10 +229,10 @@ class MeshEnd:
         self._log(error.code, self._versions(error))
 
     def _on_notice(self, speaker: str) -> None:
-        """Somebody speaks our version."""
+        """Note that a peer uses our version."""
 
     def _versions(self, error: VersionMismatch) -> str:
-        """Both versions, for people."""
+        """Return both versions as text."""
         return (
             f"this {self.what} {self._source} speaks protocol {error.ours}, "
             f"{error.source} speaks {error.theirs}"

@@ -1,7 +1,7 @@
-"""Handshakes that fail, told by a socket's monitor: who does not get in, or why we do not.
+"""Report failed handshakes from the monitor of a socket.
 
-Called by every end for sockets that others can reach or that are encrypted. The names of peers are
-not here: libzmq tells a monitor the endpoint that was bound or connected, and ZAP the rest.
+Every end uses it for sockets that others can reach or that are encrypted. The names of peers are
+not known here: libzmq gives a monitor only the endpoint, and ZAP gives the rest.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class HandshakeFailure(msgspec.Struct, frozen=True):
 
     @property
     def refused(self) -> bool:
-        """The key is not on the list."""
+        """Whether the key is not in the list."""
         return self.event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
 
     @property
     def final(self) -> bool:
-        """libzmq tries no more by itself."""
+        """Whether libzmq does not try again by itself."""
         return self.event != zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 
     def text(self, encrypted: bool) -> str:
-        """`encrypted`: this side has keys."""
+        """Return a text for people; `encrypted`: this side has keys."""
         if self.refused:
             return "the masters do not allow this key; `zcrawl keys allow` on each adds it"
         if self.event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
@@ -48,7 +48,7 @@ class HandshakeFailure(msgspec.Struct, frozen=True):
             return (
                 "the peer does not encrypt, this side does"
                 if encrypted
-                else "the peer encrypts, this side has no keys"
+                else "the peer uses encryption, but this side has no keys"
             )
         if self.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
             return "the peer has another public key of the masters"
@@ -73,7 +73,7 @@ class HandshakeWatch:
         name = f"inproc://handshakes-{id(socket)}"
         socket.monitor(name, _WATCHED)
         self._monitor = context.socket(zmq.PAIR)
-        # Unlimited: libzmq's thread would wait at a full queue, and serve nobody meanwhile.
+        # Unlimited, because libzmq's thread would block at a full queue.
         self._monitor.setsockopt(zmq.RCVHWM, 0)
         self._monitor.connect(name)
         self._reader = FrameReader(self._monitor, self._take, counters)

@@ -39,8 +39,7 @@ def new_pair() -> KeyPair:
 
 
 def write_key_file(path: Path, pair: KeyPair) -> None:
-    """Never over an existing file: a lost secret cannot be made again. Durable, because others
-    enter the public half into their lists."""
+    """Write a key file durably, never over an existing one: a lost secret cannot be restored."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
     except FileExistsError:
@@ -81,7 +80,7 @@ def read_key_file(path: Path) -> KeyPair:
 
 
 def read_mesh_keys(path: Path, server: str | None = None) -> MeshKeys:
-    """A node's keys. `server` is the masters' public key; None on a master, whose file has it."""
+    """Read the keys of a node; `server` is the masters' public key, None on a master."""
     own = read_key_file(path)
     return MeshKeys(own, own.public if server is None else check_key(server, "server key"))
 
@@ -94,10 +93,10 @@ class AllowList:
         self._seen: tuple[int, int, int] | None = None
 
     def poll(self) -> dict[str, AllowedKey] | None:
-        """What the file says, or None if it is as before.
+        """Return the keys of the file, or None if it did not change.
 
-        A file that cannot be read raises each time, one with a wrong line once: the caller keeps
-        the list it has and tells.
+        An unreadable file raises each time, a wrong line once; the caller logs it and keeps its
+        list.
         """
         try:
             status = self._path.stat()
@@ -115,7 +114,7 @@ class AllowList:
     def add(
         self, public: str, name: str, roles: Iterable[KeyRole] = (), patterns: Sequence[str] = ()
     ) -> None:
-        """Append a key; the file is made if there is none."""
+        """Append a key; create the file if there is none."""
         line = allow_list_line(check_key(public), check_name(name), roles, patterns)
         parse_allow_list(line, "this line")  # before a file is made
         try:

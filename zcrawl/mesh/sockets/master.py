@@ -1,9 +1,9 @@
 """A master's end of the mesh on ZeroMQ: it binds, everybody else connects.
 
-With keys it decides who gets in. libzmq asks about each handshake over ZAP, a socket of fixed name
-in the same context, which is read in the same loop as all others: pyzmq's authenticator would be a
-thread more, and without any handler CURVE accepts every key. What those who got in may send is
-decided with every message (`border`).
+With keys it decides which peers may connect. libzmq asks about each handshake over ZAP, a socket of
+fixed name in the same context, which is read in the same loop as all others: pyzmq's authenticator
+would be a thread more, and without any handler CURVE accepts every key. `border` checks every
+message of a connected peer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from zcrawl.model.log_event import BAD_ZAP_REQUEST, PEER_REFUSED
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 SUBSCRIPTION_MOST = 4_096  # bytes of a frame to the events socket: topics, and CURVE's handshake
-FOREIGNERS_MOST = 1_000  # peers of another version that are remembered as told about
+FOREIGNERS_MOST = 1_000  # peers of another version that were logged already
 
 
 class ZmqMasterMesh(MeshEnd):
     """Implements `mesh.ports.MasterMesh`. Binds at construction, receives after `listen`.
 
-    `endpoints` are the real ones: where a free port was asked for, the one that was taken.
+    `endpoints` have the real ports, also where any free port was requested.
     """
 
     what = "master"
@@ -63,7 +63,7 @@ class ZmqMasterMesh(MeshEnd):
             self._control.setsockopt(zmq.ROUTER_HANDOVER, 1)
             self._reports = self._socket(zmq.SUB)
             self._reports.setsockopt(zmq.SUBSCRIBE, b"")
-            # XPUB, not PUB: it tells of a new subscriber, who then gets the last beat at once
+            # XPUB, not PUB: it reports new subscribers, which then get the last beat at once
             # instead of in a second.
             self._events = self._socket(zmq.XPUB)
             self._events.setsockopt(zmq.XPUB_VERBOSE, 1)
@@ -104,8 +104,10 @@ class ZmqMasterMesh(MeshEnd):
         super().close()
 
     def allow(self, allowed: Mapping[str, AllowedKey]) -> None:
-        """The list, from the next handshake and the next message on. A key that is not in it any
-        more may send nothing; what it hears it hears until its connection ends."""
+        """Use this list from the next handshake and message on.
+
+        A removed key may send nothing more, but receives until its connection ends.
+        """
         self._allowed = allowed
         self._border.allow(allowed)
 
@@ -124,12 +126,14 @@ class ZmqMasterMesh(MeshEnd):
         return self._send(self._events, frames)
 
     def _answer(self, route: bytes, header: Header, body: Body) -> None:
-        """To a message that the border refused: with its own epoch, which its sender goes by."""
+        """Answer a refused message, with the epoch of that message."""
         self.send(route, header.epoch, body, 0, header.incarnation)
 
     def _on_subscription(self, frames: list[bytes]) -> None:
-        """An XPUB receives nothing but subscriptions (1) and their ends (0). An answer goes to all
-        who subscribe to it, so however many come they get few together."""
+        """Handle a subscription (1) or its end (0); an XPUB receives nothing else.
+
+        The answer goes to all subscribers, so many subscriptions together get few answers.
+        """
         prefix = frames[0][1:]
         if frames[0][:1] != b"\x01":
             return
@@ -158,7 +162,7 @@ class ZmqMasterMesh(MeshEnd):
     # ------------------------------------------------------------ who gets in
 
     def _open_zap(self, keys: MeshKeys) -> Socket:
-        """Before any bind: a handshake that finds no handler fails."""
+        """Open the ZAP handler before any bind: handshakes without a handler fail."""
         zap = self._socket(zmq.ROUTER)
         zap.bind(ZAP_ENDPOINT)
         self._read_frames(zap, lambda frames: self._answer_zap(keys, frames))

@@ -1,5 +1,6 @@
-"""A master's lines to the other masters: requests that are not its own to answer go out, replies,
-the leader's beats and its snapshots, what the others log and how they are come in.
+"""Connections of a master to the other masters.
+
+It forwards requests to the leader, and receives replies, beats, snapshots, log lines and vitals.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zcrawl.model.reasons.cluster import BAD_ENDPOINT
 
 
 class ZmqPeers(MeshEnd):
-    """Implements `mesh.ports.Peers`. `follow` is told the list anew whenever it changes."""
+    """Implements `mesh.ports.Peers`. `follow` gets the whole list whenever it changes."""
 
     what = "master"
 
@@ -45,7 +46,7 @@ class ZmqPeers(MeshEnd):
             self._read(line, Channel.PEER_CONTROL, handler)
 
     def follow(self, masters: list[Endpoints]) -> None:
-        """These are the other masters now."""
+        """Connect to these masters and to no others."""
         peers = {peer.master: peer for peer in masters if peer.master != self._source}
         for master, (endpoints, _) in list(self._lines.items()):
             if peers.get(master) != endpoints:
@@ -66,7 +67,7 @@ class ZmqPeers(MeshEnd):
         try:
             self._connect(line, endpoints.control)
             self._connect(self._events, endpoints.events)
-        except (MeshError, ConfigError) as error:  # its mistake: it is left out, others are not
+        except (MeshError, ConfigError) as error:  # only this master is left out
             self._note(BAD_ENDPOINT, f"{endpoints.master}: {error}")
             self._drop(line)
             self._disconnect(self._events, endpoints.events)

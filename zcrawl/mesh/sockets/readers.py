@@ -1,8 +1,8 @@
-"""How a ZeroMQ socket is read in an asyncio loop, without zmq.asyncio.
+"""Read a ZeroMQ socket in an asyncio loop, without zmq.asyncio.
 
-A socket's descriptor is edge-triggered: it tells once that something happened, and any send or
-receive may use that up. So a socket is read until it says "again", and looked at once more after
-each send. zmq.asyncio costs three times as much (FACTS: 11 k against 32 k round trips a second).
+A socket's descriptor is edge-triggered: it signals an event once, and any send or receive may
+consume the signal. So a socket is read until it is empty, and read again after each send.
+zmq.asyncio costs three times as much (FACTS: 11 k against 32 k round trips a second).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ DRAIN_MOST = 200  # messages of one socket before others get their turn
 
 Socket: TypeAlias = "zmq.Socket[bytes]"
 OnBadFrame = Callable[[bytes, DecodeError], None]  # the route back, and what is wrong
-OnNotice = Callable[[str], None]  # who says that it speaks our version
+OnNotice = Callable[[str], None]  # called with a peer that uses our version
 OnFrames = Callable[[list[bytes]], None]
 
 
 def topic(kind: MessageKind) -> bytes:
-    """How every message of a kind begins: an array of so many fields, the version, the kind."""
+    """Return the first bytes of every message of a kind: array length, version, kind."""
     return bytes([0x90 | len(Header.__struct_fields__), PROTOCOL_VERSION, kind])
 
 
@@ -48,7 +48,7 @@ class FrameReader:
         self.look_again()
 
     def look_again(self) -> None:
-        """After a send: it may have used up the descriptor's signal."""
+        """Read again after a send, which may have consumed the descriptor's signal."""
         if not self._scheduled and self._fd >= 0:
             self._scheduled = True
             self._loop.call_soon(self._drain)
@@ -81,7 +81,7 @@ class FrameReader:
         self._on_frames(self._socket.recv_multipart(zmq.NOBLOCK))
 
     def _drained(self) -> None:
-        """Called when the socket has nothing more, or others have their turn."""
+        """Handle that the socket is empty, or that other work has its turn."""
 
 
 class SocketReader(FrameReader):

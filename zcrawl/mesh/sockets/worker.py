@@ -23,8 +23,8 @@ EARLY_MOST = 1_000  # reports kept until the first master has subscribed
 class ZmqWorkerMesh(MeshEnd):
     """Implements `mesh.ports.WorkerMesh`. `connect` may come again as masters come and go.
 
-    `on_strangers` is called with a text when no master is left that speaks this worker's version.
-    One of another version among others is only logged: masters are upgraded one by one.
+    `on_strangers` is called with a text when no connected master uses this worker's version. A
+    single master of another version is only logged, because masters are upgraded one by one.
     """
 
     what = "worker"
@@ -59,7 +59,7 @@ class ZmqWorkerMesh(MeshEnd):
             self._connect(control, endpoints.control)
             self._connect(self._reports, endpoints.reports)
             self._connect(self._events, endpoints.events)
-        except (MeshError, ConfigError) as error:  # its mistake: it is left out, others are not
+        except (MeshError, ConfigError) as error:  # only this master is left out
             self._note(BAD_ENDPOINT, f"{endpoints.master}: {error}")
             self._drop(control)
             self._disconnect(self._reports, endpoints.reports)
@@ -103,7 +103,7 @@ class ZmqWorkerMesh(MeshEnd):
 
     def publish(self, epoch: int, body: Body, sequence: int = 0, subject: int = 0) -> bool:
         frames = encode_report(self._header(epoch, body, sequence, subject), body)
-        if self._early is not None:  # nobody listens yet: ZeroMQ would drop it in silence
+        if self._early is not None:  # not connected yet: ZeroMQ would drop it silently
             self._early.append(frames)
             return False
         return self._send(self._reports, frames)
@@ -121,7 +121,7 @@ class ZmqWorkerMesh(MeshEnd):
         if error.source in self._controls and self._strangers.get(error.source) != text:
             self._strangers[error.source] = text
             self._log(error.code, text)
-            # The master may have heard nothing of us yet, and its people want to know as well.
+            # The master may not have our messages yet, and its log should show the problem as well.
             self._send(self._controls[error.source], version_notice(self._source))
             self._tell_strangers()
 

@@ -2,7 +2,7 @@
 refused. Each reason has a code, a meaning and a remedy.
 
 Start with `reason` (the type), then read the modules by subject: `skip`, `failure`, `waiting`,
-`usage`, `cluster`, `storage`. `registry` has all of them together, `document` renders
+`usage`, `cluster`, `storage`. `registry` has all of them together and renders
 docs/reasons.md. Pure; depends on nothing, and every part of zcrawl may import it.
 
 A member is the code itself, a plain `str`, because it is stored, sent and compared for each page:

@@ -10,7 +10,7 @@ from zcrawl.model.reasons.reason import ParameterForm, ReasonKind, refusal
 
 UNREACHABLE: Final = refusal(
     "unreachable",
-    "Nobody answered in time.",
+    "No master answered in time.",
     "Check the address and that a master runs: `zcrawl nodes`. Then try again.",
 )
 NO_LEADER: Final = refusal(
@@ -35,14 +35,14 @@ WORKERS_FAIL: Final = refusal(
 )
 MACHINE_ERROR: Final = refusal(
     "machine_error",
-    "The leader failed several times in a row at the same work.",
+    "An error inside the leader stopped it several times in a row.",
     "The log has the traceback. Please report it.",
 )
 
 # ---------------------------------------------------------------- requests of clients
 
 REFUSED: Final = refusal(
-    "refused", "The cluster said no without a more exact name.", "Read the message."
+    "refused", "The cluster refused the request without a more exact code.", "Read the message."
 )
 FORBIDDEN: Final = refusal(
     "forbidden",
@@ -233,12 +233,12 @@ STALE_EPOCH: Final = refusal(
 UNKNOWN_RUN: Final = refusal(
     "unknown_run",
     "The worker has not got the run's configuration yet.",
-    "Nothing: the leader sends it, and the URL goes out again.",
+    "Nothing: the leader sends it, and the URL is sent again.",
 )
 NO_CODE: Final = refusal(
     "no_code",
     "The worker has not got the spider's file yet.",
-    "Nothing: the leader sends it, and the URL goes out again.",
+    "Nothing: the leader sends it, and the URL is sent again.",
     also=(ReasonKind.FAILURE,),
 )
 NO_GRANT: Final = refusal(
@@ -249,7 +249,7 @@ NO_GRANT: Final = refusal(
 OVER_CAPACITY: Final = refusal(
     "over_capacity",
     "The worker holds as many URLs as it can.",
-    "Nothing: the URL goes elsewhere. Add workers if it happens often.",
+    "Nothing: another worker gets the URL. Add workers if it happens often.",
 )
 ANOTHER_HOST: Final = refusal(
     "another_host",
@@ -259,12 +259,12 @@ ANOTHER_HOST: Final = refusal(
 OVERTAKEN: Final = refusal(
     "overtaken",
     "The assignment is older than a revocation that arrived before it.",
-    "Nothing: the URL goes out again.",
+    "Nothing: the URL is sent again.",
 )
 NOT_WELCOMED: Final = refusal(
     "not_welcomed",
     "The worker has not been welcomed by this leader yet.",
-    "Nothing: the URL goes out again.",
+    "Nothing: the URL is sent again.",
 )
 LACKS: Final = refusal(
     "lacks",

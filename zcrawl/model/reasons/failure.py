@@ -135,7 +135,7 @@ SECRET_NOT_RELEASED: Final = failure(
 
 PROXY: Final = failure(
     "proxy",
-    "The proxy failed. The page itself was not asked, so this is not counted as an attempt.",
+    "The proxy failed before the page was requested, so this does not count as an attempt.",
     "Check fetch.proxies and the proxy's user and password.",
 )
 PROXIES_DOWN: Final = failure(
@@ -291,7 +291,7 @@ RESULT_UNSENDABLE: Final = failure(
 )
 INTERNAL_ERROR: Final = failure(
     "internal_error",
-    "A bug of zcrawl: an error that it does not know.",
+    "A bug in zcrawl: an unexpected error.",
     "The log of the node has the traceback. Please report it.",
     also=(ReasonKind.REFUSAL,),
 )
@@ -302,8 +302,8 @@ BAD_EXTRA: Final = failure(
 )
 FETCH: Final = failure(
     "fetch",
-    "A fetch failed without a more exact name.",
-    "`zcrawl test URL` shows what happens. Please report it: each failure should have a name.",
+    "A fetch failed without a more exact code.",
+    "`zcrawl test URL` shows what happens. Please report it: each failure should have a code.",
 )
 
 

@@ -219,7 +219,7 @@ SITEMAP_ENTRY_LOST: Final = skip(
 )
 SITEMAP_REPAIRED: Final = skip(
     "sitemap_repaired",
-    "The sitemap has faults, such as a raw & or a wrong tag, that were read over.",
+    "The sitemap has faults, such as a raw & or a wrong tag, that were ignored.",
     "Nothing: its entries were read.",
 )
 

@@ -9,7 +9,7 @@ from zcrawl.model.reasons.reason import refusal
 # ---------------------------------------------------------------- the database
 
 STORE: Final = refusal(
-    "store", "The database failed without a more exact name.", "Read the message and the log."
+    "store", "The database failed without a more exact code.", "Read the message and the log."
 )
 STORE_UNAVAILABLE: Final = refusal(
     "store_unavailable",
@@ -43,7 +43,7 @@ STORE_BEHIND: Final = refusal(
 )
 STORE_DATA: Final = refusal(
     "store_data",
-    "Some data cannot be stored, ever. It is dropped, and the rest is stored.",
+    "Some data can never be stored. It is dropped, and the rest is stored.",
     "The log names it. Please report it.",
 )
 STORE_READONLY: Final = refusal(
@@ -83,7 +83,7 @@ TOO_MANY_CONNECTIONS: Final = refusal(
 )
 DUPLICATE_KEY: Final = refusal(
     "duplicate_key",
-    "A row was there already: another leader wrote, or a commit was repeated. The leader reloads.",
+    "A row existed already: another leader wrote, or a commit was repeated. The leader reloads.",
     "Nothing. If it stays, check that one cluster uses the database.",
 )
 FENCED: Final = refusal(

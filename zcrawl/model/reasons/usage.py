@@ -8,8 +8,8 @@ from zcrawl.model.reasons.reason import ParameterForm, ReasonKind, refusal
 
 ERROR: Final = refusal(
     "error",
-    "An error without a more exact name.",
-    "Read the message. Please report it: each error should have a name.",
+    "An error without a more exact code.",
+    "Read the message. Please report it: each error should have a code.",
 )
 INTERNAL: Final = refusal(
     "internal",
@@ -30,7 +30,7 @@ USAGE: Final = refusal(
 CONFIG: Final = refusal(
     "config",
     "A value of the configuration (file, flag or environment) is wrong.",
-    "The message names the key. `zcrawl config show` tells where each value comes from.",
+    "The message names the key. `zcrawl config show` lists where each value comes from.",
 )
 UNKNOWN_KEY: Final = refusal(
     "unknown_key",
@@ -46,7 +46,7 @@ UNREADABLE: Final = refusal(
     "Check the path, its permissions and its encoding.",
 )
 EXISTS: Final = refusal(
-    "exists", "The file to write is there already.", "--force replaces it, or use another name."
+    "exists", "The file to write exists already.", "--force replaces it, or use another name."
 )
 DATA_UNWRITABLE: Final = refusal(
     "data_unwritable",
@@ -194,7 +194,7 @@ UNUSED_OPTIONS: Final = refusal(
     "Correct the name below [plugins], or name the plugin in the job.",
 )
 PLUGIN: Final = refusal(
-    "plugin", "A plugin failed without a more exact name.", "Read the message and the log."
+    "plugin", "A plugin failed without a more exact code.", "Read the message and the log."
 )
 PLUGIN_MISSING: Final = refusal(
     "plugin_missing",

@@ -1,4 +1,4 @@
-"""Why a host or a run makes no requests right now; `dispatch.why` decides which one holds."""
+"""Reasons why a host or a run makes no requests right now; `dispatch.why` chooses one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FETCHING: Final = waiting(
     "fetching", "Requests are in flight and nothing more is queued.", "Nothing."
 )
 IDLE: Final = waiting("idle", "Nothing is queued for the host.", "Nothing.")
-DUE: Final = waiting("due", "The next request goes out now.", "Nothing.")
+DUE: Final = waiting("due", "The next request is sent now.", "Nothing.")
 STORING: Final = waiting(
     "storing",
-    "The host's new owner is being stored before it gets work.",
+    "The database is storing the host's new worker, which gets work after that.",
     "Nothing. If it stays, check the database.",
 )
 LOADING: Final = waiting(
@@ -68,7 +68,7 @@ SHARED: Final = waiting(
 )
 THROTTLED: Final = waiting(
     "throttled",
-    "The host asked for patience (429, 503 or Retry-After), so it gets fewer requests.",
+    "The host asked for fewer requests (429, 503 or Retry-After), so they are slowed down.",
     "Nothing: it gets faster when it answers well. Lower politeness.rate if it happens often.",
 )
 RETRY: Final = waiting(
@@ -78,7 +78,7 @@ RETRY: Final = waiting(
 )
 AWAY: Final = waiting(
     "away",
-    "The host does not answer. It is asked again after a growing pause.",
+    "The host does not answer. It is tried again after a growing pause.",
     "Check the host. After seven pauses its URLs fail as host_down.",
 )
 HOURS: Final = waiting(
@@ -107,7 +107,7 @@ WORKER_FULL: Final = waiting(
 )
 INHERITED: Final = waiting(
     "inherited",
-    "The host's last owner may still fetch from it, so nobody else does yet.",
+    "The host's last worker may still fetch from it, so no other worker may yet.",
     "Nothing: the wait ends by itself, or when that worker is back.",
 )
 CANONICAL_VERSION: Final = waiting(
@@ -123,7 +123,7 @@ CANONICAL_VERSION: Final = waiting(
 HOST_WAITS: Final = waiting(
     "host_waits",
     "The host has to wait long, so its worker gave the URLs back to the leader.",
-    "Nothing: they go out again when the host is due.",
+    "Nothing: they are sent again when the host is due.",
 )
 DRAINING: Final = waiting(
     "draining",
@@ -133,7 +133,7 @@ DRAINING: Final = waiting(
 WITHDRAWN: Final = waiting(
     "withdrawn",
     "The leader took back URLs that had not started.",
-    "Nothing: they go out again later.",
+    "Nothing: they are sent again later.",
 )
 DRAINED: Final = waiting(
     "drained",

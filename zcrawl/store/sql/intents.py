@@ -31,7 +31,7 @@ RETRY_SELECT = (
 
 
 def set_drain(session: Session, command: SetDrain) -> DrainSet:
-    action = command.asked
+    action = command.client_action
     stored = _drain(session, command.worker)
     if action is None:
         if stored is not None and command.on and not stored.life:
@@ -77,7 +77,7 @@ def drains(session: Session) -> list[DrainRow]:
 
 
 def set_wish(session: Session, command: SetWish) -> WishSet:
-    action = command.asked
+    action = command.client_action
     reply = stored_reply(session, action.request)
     if reply is None:
         reply = command.reply
@@ -100,7 +100,7 @@ def wishes(session: Session) -> list[WishRow]:
 
 def retries(session: Session) -> list[RetryRow]:
     rows = [_retry_row(row) for row in session.all(RETRY_SELECT)]
-    return sorted(rows, key=lambda row: (row.asked.at, row.asked.request))
+    return sorted(rows, key=lambda row: (row.client_action.at, row.client_action.request))
 
 
 def find_retry(session: Session, request: str) -> RetryRow | None:
@@ -115,7 +115,7 @@ def _retry_row(row: tuple[str, str, str, str, float, int, int, str, int, int]) -
 
 def keep_retry(session: Session, command: RetryDead, after: int, changed: int) -> None:
     """Where it stands, with the part of it that this transaction does."""
-    action = command.asked
+    action = command.client_action
     place = (after, changed, action.request)
     if session.run("UPDATE retries SET after_seq = ?, changed = ? WHERE request = ?", place):
         return

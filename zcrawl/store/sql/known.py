@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from zcrawl.frontier.extra import is_start
-from zcrawl.frontier.recrawl import KnownPage, reading_of, remembered
+from zcrawl.frontier.recrawl import KnownPage, reading_of, updated_page
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow
 from zcrawl.model.sitemap_request import SITEMAP_PRIO
@@ -118,7 +118,7 @@ def remember(session: Session, ids: Taker, endings: Sequence[Ending], now: float
             continue
         job, key = run.job, rows[seq][0]
         _, before = stored[job].get(key, (0, None))
-        new[(job, key)] = remembered(
+        new[(job, key)] = updated_page(
             new.get((job, key), before),
             state,
             status,

@@ -16,8 +16,7 @@ from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.model.states import RequestState, RunState
-from zcrawl.store import cookies as cookie_jar
-from zcrawl.store.rules import RECALLED, recall_left, recrawl_of, skip_reason
+from zcrawl.store.rules import RECALLED, merge_cookies, recall_left, recrawl_of, skip_reason
 from zcrawl.store.sql.dialects.dialect import Session
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class RunRecord(msgspec.Struct):
         )
 
     def set_cookies(self, host: str, cookies: Blob) -> None:
-        self.cookies = cookie_jar.merged(self.cookies, host, cookies)
+        self.cookies = merge_cookies(self.cookies, host, cookies)
         self.cookies_changed = True
 
     def add_seed_hosts(self, netlocs: Iterable[str]) -> None:

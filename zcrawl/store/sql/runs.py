@@ -48,7 +48,7 @@ from zcrawl.store.sql.rows import (
 
 def change_run(session: Session, command: ChangeRun) -> RunChanged:
     run = load_run(session, command.run)
-    reply = given_before(session, command.asked)
+    reply = given_before(session, command.client_action)
     if reply:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
@@ -59,7 +59,7 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
     others = [other for other in records if other is not None]
     for record in (run, *others):
         _change(session, record, command)
-    changed = _changed(session, run, command.asked)
+    changed = _changed(session, run, command.client_action)
     return msgspec.structs.replace(changed, others=[other.row() for other in others])
 
 
@@ -84,9 +84,15 @@ def cancel_offline(session: Session, command: CancelOffline, epoch: int) -> RunC
     run = load_run(session, command.run)
     if run is not None and run.state.ended:
         return RunChanged(RUN_ENDED, run.row())
-    request = command.asked.request if command.asked is not None else ""
+    request = command.client_action.request if command.client_action is not None else ""
     change = ChangeRun(
-        epoch, request, command.run, RunState.CANCELLED, CANCELLED, command.now, command.asked
+        epoch,
+        request,
+        command.run,
+        RunState.CANCELLED,
+        CANCELLED,
+        command.now,
+        command.client_action,
     )
     changed = change_run(session, change)
     if not changed.refused:
@@ -102,7 +108,7 @@ def _changed(session: Session, run: RunRecord, action: ClientAction | None) -> R
 
 def tune_run(session: Session, command: TuneRun) -> RunChanged:
     run = load_run(session, command.run)
-    reply = given_before(session, command.asked)
+    reply = given_before(session, command.client_action)
     if reply:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
@@ -111,7 +117,7 @@ def tune_run(session: Session, command: TuneRun) -> RunChanged:
         return RunChanged(RUN_ENDED, run.row())
     session.run("UPDATE runs SET spec = ? WHERE id = ?", (command.spec, run.id))
     run.spec = command.spec
-    return _changed(session, run, command.asked)
+    return _changed(session, run, command.client_action)
 
 
 # ---------------------------------------------------------------- sweeping
@@ -185,11 +191,11 @@ def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
 
 def retry_dead(session: Session, command: RetryDead) -> Retried:
     run = load_run(session, command.run)
-    reply = given_before(session, command.asked)
+    reply = given_before(session, command.client_action)
     if reply:
         return Retried("", [], [], None if run is None else run.row(), 0, False, reply)
-    stands = find_retry(session, command.asked.request)
-    after, changed = (0, 0) if stands is None else (stands.after, stands.asked.changed)
+    stands = find_retry(session, command.client_action.request)
+    after, changed = (0, 0) if stands is None else (stands.after, stands.client_action.changed)
     full = run is not None and run.max_pages is not None and run.done >= run.max_pages
     if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):
         return _end_retry_early(session, command, run, changed)
@@ -230,8 +236,8 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     if more:
         keep_retry(session, command, seqs[-1], changed)
     else:
-        end_retry(session, command.asked.request)
-        keep_run_reply(session, command.asked, run.row(), changed)
+        end_retry(session, command.client_action.request)
+        keep_run_reply(session, command.client_action, run.row(), changed)
     return Retried(
         refused="",
         rows=rows,
@@ -246,12 +252,12 @@ def _end_retry_early(
     session: Session, command: RetryDead, run: RunRecord | None, changed: int
 ) -> Retried:
     """Its run cannot go on. What was queued before is the answer; a refusal if that was nothing."""
-    end_retry(session, command.asked.request)
+    end_retry(session, command.client_action.request)
     if run is None:
         return Retried(NO_SUCH_RUN, [], [], None, 0, False)
     if not changed:
         return Retried(RUN_ENDED, [], [], run.row(), 0, False)
-    keep_run_reply(session, command.asked, run.row(), changed)
+    keep_run_reply(session, command.client_action, run.row(), changed)
     return Retried("", [], [], run.row(), changed, False)
 
 

@@ -239,7 +239,7 @@ class RunTable(peewee.Model):
     skipped = peewee.BigIntegerField(**default("0"))
     items = peewee.BigIntegerField(**default("0"))
     bytes = peewee.BigIntegerField(**default("0"))
-    cookies = peewee.BlobField(null=True)  # see cookie_jar
+    cookies = peewee.BlobField(null=True)  # see rules.merge_cookies
     unchanged = peewee.BigIntegerField(**default("0"))
     recall = peewee.BigIntegerField(null=True)  # among the known pages of its job; see RunRow
     canonical = peewee.IntegerField(**default("1"))  # version of the canonical form of its keys

@@ -20,7 +20,6 @@ from zcrawl.store.commands import (
     SubmitJob,
     Submitted,
 )
-from zcrawl.store.cookies import merged
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rules import (
     SEEDING,
@@ -28,6 +27,7 @@ from zcrawl.store.rules import (
     first_recall,
     max_pages_of,
     max_pages_per_host_of,
+    merge_cookies,
     outputs_of,
     result_gap,
 )
@@ -201,7 +201,7 @@ def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
         tables.tally(run.id, "dropped", reason, count)
     run.add_seed_hosts(change.seed_hosts)
     if change.cookies is not None:
-        run.cookies = merged(run.cookies, *change.cookies)
+        run.cookies = merge_cookies(run.cookies, *change.cookies)
     host = tables.hosts.get(change.host)
     if host is not None:
         host.next_at = max(host.next_at, change.host_next_at)

@@ -23,7 +23,7 @@ def stored_reply(tables: Tables, request: str) -> bytes | None:
 
 
 def latest_actions(tables: Tables, run: int) -> list[ActionRow]:
-    of_run = [answer.asked for answer in tables.answers.values() if answer.run == run]
+    of_run = [answer.client_action for answer in tables.answers.values() if answer.run == run]
     of_run.sort(key=lambda action: -action.at)
     rows = [
         ActionRow(action.at, action.what, action.by, action.via)
@@ -51,7 +51,7 @@ def forget(tables: Tables, command: Forget) -> Forgotten:
         if stream in tables.moved and tables.moved[stream] < command.before:
             del tables.moved[stream], tables.watermarks[stream]
     answers = tables.answers.items()
-    old = [id for id, answer in answers if answer.asked.at < command.answers_before][
+    old = [id for id, answer in answers if answer.client_action.at < command.answers_before][
         : command.limit
     ]
     for id in old:

@@ -23,7 +23,11 @@ from zcrawl.testing.store.tables import FakeAnswer, Tables
 
 
 def set_drain(tables: Tables, command: SetDrain) -> DrainSet:
-    worker, action, stored = command.worker, command.asked, tables.drains.get(command.worker)
+    worker, action, stored = (
+        command.worker,
+        command.client_action,
+        tables.drains.get(command.worker),
+    )
     if action is None:
         meets = stored is not None and command.life != stored.life
         if stored is not None and meets and command.on and stored.life == 0:
@@ -43,13 +47,15 @@ def set_drain(tables: Tables, command: SetDrain) -> DrainSet:
 
 
 def set_wish(tables: Tables, command: SetWish) -> WishSet:
-    reply = once.stored_reply(tables, command.asked.request)
+    reply = once.stored_reply(tables, command.client_action.request)
     if reply is None:
         reply = command.reply
         for host in (command.host, *command.others):
             tables.wishes.pop(host, None)
         tables.wishes[command.host] = command.worker
-        tables.answers[command.asked.request] = FakeAnswer(command.asked, 0, 0, reply)
+        tables.answers[command.client_action.request] = FakeAnswer(
+            command.client_action, 0, 0, reply
+        )
     return WishSet(wishes(tables), reply)
 
 
@@ -58,6 +64,6 @@ def wishes(tables: Tables) -> list[WishRow]:
 
 
 def keep_retry(tables: Tables, command: RetryDead, after: int, changed: int) -> None:
-    action = msgspec.structs.replace(command.asked, changed=changed)
+    action = msgspec.structs.replace(command.client_action, changed=changed)
     row = RetryRow(action, command.run, command.reason, command.host, after)
     tables.retries[action.request] = row

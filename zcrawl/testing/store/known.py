@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zcrawl.frontier.extra import is_start
-from zcrawl.frontier.recrawl import KnownPage, on_admission, reading_of, remembered
+from zcrawl.frontier.recrawl import KnownPage, on_admission, reading_of, updated_page
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow, NewLink
 from zcrawl.model.sitemap_request import has_sitemap_prio
@@ -32,9 +32,9 @@ def remember(
     """The request has ended, or is left over by a run that has."""
     if run.recall is None or has_sitemap_prio(request.prio) or is_start(request.url):
         return
-    of_job = tables.known.setdefault(run.job.id, {})
+    of_job = tables.known_pages.setdefault(run.job.id, {})
     entry = of_job.get(request.key)
-    page = remembered(
+    page = updated_page(
         entry.page if entry is not None else None,
         request.state,
         request.status,
@@ -80,7 +80,7 @@ def remember_target(
 
 def remember_unasked(tables: Tables, run: FakeRun, requests: Iterable[FakeRequest]) -> None:
     if run.recall is not None:
-        of_job = tables.known.get(run.job.id, {})
+        of_job = tables.known_pages.get(run.job.id, {})
         for request in requests:
             if request.key not in of_job:
                 state, request.state = request.state, RequestState.DEAD
@@ -92,7 +92,7 @@ def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str
     """(why it is not asked for now, what its request carries)"""
     if run.recall is None or link.skip or link.is_sitemap:
         return link.skip, b""
-    entry = tables.known.get(run.job.id, {}).get(link.key)
+    entry = tables.known_pages.get(run.job.id, {}).get(link.key)
     if entry is None:
         return "", b""
     return on_admission(entry.page, run.spec, recrawl_of(run.spec), now)
@@ -105,7 +105,7 @@ def earlier_hosts(tables: Tables, run: FakeRun) -> tuple[str, ...]:
 
 
 def read_known(tables: Tables, query: ReadKnown) -> KnownPages:
-    of_job = tables.known.get(query.job, {}).values()
+    of_job = tables.known_pages.get(query.job, {}).values()
     rows = [entry.row for entry in of_job if entry.row.id > query.after and not entry.page.gone]
     return KnownPages(sorted(rows, key=lambda row: row.id)[: query.limit])
 
@@ -122,10 +122,10 @@ def admit_known(tables: Tables, command: AdmitKnown) -> KnownAdmitted:
 
 
 def forget(tables: Tables, job: int, limit: int) -> int:
-    of_job = tables.known.get(job, {})
+    of_job = tables.known_pages.get(job, {})
     keys = list(of_job)[:limit]
     for key in keys:
         del of_job[key]
     if not of_job:
-        tables.known.pop(job, None)
+        tables.known_pages.pop(job, None)
     return len(keys)

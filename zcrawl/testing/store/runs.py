@@ -33,7 +33,7 @@ from zcrawl.testing.store.tables import FakeRun, Tables
 
 def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
     run = tables.runs.get(command.run)
-    reply = once.given_before(tables, command.asked)
+    reply = once.given_before(tables, command.client_action)
     if reply:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
@@ -43,7 +43,7 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
     others = [tables.runs[id] for id in command.others if id in tables.runs]
     for affected_run in (run, *others):
         _change(tables, affected_run, command)
-    once.keep_run_reply(tables, command.asked, run)
+    once.keep_run_reply(tables, command.client_action, run)
     return RunChanged("", run.row(), others=[other.row() for other in others])
 
 
@@ -72,13 +72,13 @@ def cancel_offline(tables: Tables, command: CancelOffline) -> RunChanged:
     tables.epoch += 1
     tables.holder = command.holder
     tables.end(run, RunState.CANCELLED, CANCELLED, command.now)
-    once.keep_run_reply(tables, command.asked, run)
+    once.keep_run_reply(tables, command.client_action, run)
     return RunChanged("", run.row())
 
 
 def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
     run = tables.runs.get(command.run)
-    reply = once.given_before(tables, command.asked)
+    reply = once.given_before(tables, command.client_action)
     if reply:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
@@ -86,7 +86,7 @@ def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
     if run.state.ended:
         return RunChanged(RUN_ENDED, run.row())
     run.spec = command.spec
-    once.keep_run_reply(tables, command.asked, run)
+    once.keep_run_reply(tables, command.client_action, run)
     return RunChanged("", run.row())
 
 
@@ -142,19 +142,19 @@ def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
 
 def retry_dead(tables: Tables, command: RetryDead) -> Retried:
     run = tables.runs.get(command.run)
-    reply = once.given_before(tables, command.asked)
+    reply = once.given_before(tables, command.client_action)
     if reply:
         return Retried("", [], [], None if run is None else run.row(), 0, False, reply)
-    id = command.asked.request
+    id = command.client_action.request
     stands = tables.retries.get(id)
-    after, changed = (0, 0) if stands is None else (stands.after, stands.asked.changed)
+    after, changed = (0, 0) if stands is None else (stands.after, stands.client_action.changed)
     full = run is not None and run.max_pages is not None and run.done >= run.max_pages
     if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):
         tables.retries.pop(id, None)
         if run is None:
             return Retried(NO_SUCH_RUN, [], [], None, 0, False)
         if changed:
-            once.keep_run_reply(tables, command.asked, run, changed)
+            once.keep_run_reply(tables, command.client_action, run, changed)
         return Retried("" if changed else RUN_ENDED, [], [], run.row(), changed, False)
     dead = [
         request
@@ -179,7 +179,7 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
     changed += len(dead)
     if len(dead) < command.limit:
         tables.retries.pop(id, None)
-        once.keep_run_reply(tables, command.asked, run, changed)
+        once.keep_run_reply(tables, command.client_action, run, changed)
     else:
         intents.keep_retry(tables, command, dead[-1].seq, changed)
     return Retried(

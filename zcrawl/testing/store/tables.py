@@ -169,7 +169,7 @@ class FakeOutput:
 
 @dataclass(slots=True)
 class FakeAnswer:
-    asked: ClientAction
+    client_action: ClientAction
     job: int
     run: int
     reply: bytes | None
@@ -202,7 +202,7 @@ class Tables:
     tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
     # (run, kind, name) → seq → detail
     examples: dict[tuple[int, str, str], dict[int, str]] = field(default_factory=dict)
-    known: dict[int, dict[bytes, FakeKnown]] = field(default_factory=dict)  # job → key → page
+    known_pages: dict[int, dict[bytes, FakeKnown]] = field(default_factory=dict)  # job → key → page
     # (run, band) → pages that resemble no earlier one
     originals: dict[tuple[int, int], list[Original]] = field(default_factory=dict)
 

@@ -40,8 +40,7 @@ class WorkerLoop:
         after: str = "",
         alive: Callable[[], None] = lambda: None,
     ) -> None:
-        """`after`: how the process before this one ended, for those who watch. `alive` is called
-        once a second, as long as this loop turns."""
+        """`after`: how the process before this one ended. `alive` is called once a second."""
         self.machine = machine
         self.counters: Counter[str] = Counter()
         self._mesh = mesh
@@ -59,10 +58,10 @@ class WorkerLoop:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._rss_bytes = 0
         self._lag_ms = 0.0
-        self.refused = False  # known when it has ended: nobody wants this worker
+        self.refused = False  # set at the end if the masters refused this worker
 
     async def run(self, pipeline: Pipeline) -> str:
-        """Until the machine says Exit; its reason."""
+        """Run until the machine says Exit; return its reason."""
         self._pipeline = pipeline
         self._mesh.listen(self._on_messages)
         tell_unhandled(self.note)
@@ -161,7 +160,7 @@ class WorkerLoop:
                 assert_never(effect)
 
     def _flush(self) -> None:
-        """Messages go out together: each one alone would wake ZeroMQ's thread and the master."""
+        """Send messages together: each alone would wake ZeroMQ's thread and the master."""
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
@@ -180,8 +179,7 @@ class WorkerLoop:
                 self._not_sent(message, error)
 
     def _not_sent(self, message: w.PublishToAll | w.SendToMaster, error: Exception) -> None:
-        """A message that cannot be encoded. A result would be sent again and again, and its request
-        would never end: another result takes its place."""
+        """Replace a result that cannot be encoded by one that can, so that its request ends."""
         what = type(message.body).__name__
         self.note("message_unsendable", f"{what} of {message.subject}: {in_full(error)}")
         if isinstance(message.body, Result):
@@ -191,7 +189,7 @@ class WorkerLoop:
     # ------------------------------------------------------------ time
 
     def _plan_wakeup(self) -> None:
-        """One timer, for the machine's next moment."""
+        """Set the timer for the machine's next moment."""
         self._planned = False
         if self._ended.done():
             return
@@ -223,11 +221,11 @@ class WorkerLoop:
             try:
                 self._rss_bytes = self._measure_rss()
                 self._tell_lines()
-            except Exception as error:  # no file descriptor is free, say: the next second will tell
+            except Exception as error:  # for example no free file descriptor: try again in a second
                 self.note("measure_failed", in_full(error))
 
     def _tell_restart(self) -> None:
-        """Not before somebody leads: what is said to nobody is lost."""
+        """Report the restart once there is a leader; before, the message would be lost."""
         if self._after:
             self._log(RESTARTED, f"the process before this one, {self._after}")
             self._after = ""

@@ -1,4 +1,4 @@
-"""Which runs have a spider or plugins, and the files of spiders that came: for the pipeline.
+"""Keep the extensions of each run, and the files of spiders, for the pipeline.
 
 Kept by `pipeline.pipeline`. The parts that do the work are loaded when the first such run comes.
 """
@@ -27,7 +27,7 @@ class ExtrasBook:
         self.get = self._runs.get
 
     def adopt(self, run: int, spec: JobSpec) -> None:
-        """PluginError: this worker does not have what the run needs."""
+        """Load the extensions of a run. PluginError: this worker lacks some of them."""
         needs_extras = spec.spider or spec.middlewares or spec.parsers or spec.kind != CRAWL
         if needs_extras and run not in self._runs:  # a newer revision keeps its spider's process
             from zcrawl.worker.extensions.extensions import RunExtras
@@ -50,4 +50,4 @@ class ExtrasBook:
     async def close(self) -> None:
         for run in [*self._runs]:
             self.forget(run)
-        await asyncio.gather(*self._endings, return_exceptions=True)  # told by whoever looks after
+        await asyncio.gather(*self._endings, return_exceptions=True)  # each task logs its own error

@@ -1,8 +1,8 @@
-"""A job that is no crawl: its `kind` names a plugin, which executes it on a worker.
+"""Run jobs that are not crawls: their `kind` names a plugin that a worker executes.
 
 Made by `extensions` when a run of such a job is adopted; for all other runs this module is not
 even loaded. A task is a request of the frontier like a page: leased, timed, tried again, committed
-once. What the executor gives becomes its item.
+once. The result of the executor becomes its item.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Executing:
         except Skip as skip:
             raise PageSkipped(f"executor {self._name}", code=skip.reason[:MOST_REASON]) from None
         except FetchError:
-            raise  # it knows itself whether to try again
+            raise  # the error says whether to retry
         except (Exception, SystemExit) as error:  # an exit would be the whole worker's
             raise self._failed(EXECUTOR_ERROR, raised_text(error)) from error
         page = PageRecord(

@@ -1,7 +1,8 @@
-"""What a run has besides plain fetching: its spider, its middlewares, its parsers, its executor.
+"""The extensions of a run: its spider, middlewares, parsers and executor.
 
 Made by the pipeline when it adopts a run that names any of them, and kept until the run ends; for
-all other runs this module is not even loaded. PluginError says what this worker lacks.
+all other runs this module is not even loaded. PluginError names what is not installed on this
+worker.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class RunExtras:
                 raise PluginError(f"spider {spec.spider!r}", code=PluginError.MISSING)
 
     def sending(self, assignment: Assignment, context: RunContext) -> Sending | None:
-        """None: a plain GET."""
+        """Return the request for middlewares or a spider; None for a plain GET."""
         if not assignment.extra and not self._middlewares:
             return None
         most_s = context.spec.fetch.timeout
@@ -86,11 +87,12 @@ class RunExtras:
     # ------------------------------------------------------------ the spider
 
     def takes(self, assignment: Assignment) -> bool:
-        """Whether the request is not to be fetched: it begins a spider, or is an executor's."""
+        """Return whether the request is not fetched: it starts a spider, or is an executor's
+        task."""
         return is_start(assignment.url) or self._executing is not None
 
     async def start(self, attempt: Attempt, utc: Utc) -> Attempt:
-        """The request that stands for the beginning of a spider, or for a task."""
+        """Run the request that starts a spider, or a task."""
         context = attempt.run_context
         if self._executing is not None:
             await self._executing.do(attempt, context.limits.total_s, utc)
@@ -107,7 +109,7 @@ class RunExtras:
     async def _read(
         self, attempt: Attempt, page: PageRecord, response: Response, sending: Sending | None
     ) -> Attempt:
-        """The page as the spider's handler reads it."""
+        """Let the spider's handler read the page."""
         assignment, context = attempt.assignment, attempt.run_context
         extra = None if sending is None else sending.extra
         question = Handle(
@@ -147,7 +149,8 @@ class RunExtras:
     # ------------------------------------------------------------ reading pages
 
     def reader(self, url: str, content_type: str) -> Reader | None:
-        """Who reads this page instead of zcrawl: the spider, or the first parser that wants it."""
+        """Return the reader of this page instead of zcrawl: the spider, or the first fitting
+        parser."""
         if self._spec.spider:
             return self._read
         for name, parser in self._parsers:
@@ -161,8 +164,11 @@ class RunExtras:
 
 
 def _spider_failed(attempt: Attempt, error: SpiderError, status: int) -> Attempt:
-    """A handler that raises will raise again. One that ended its process may have been unlucky: it
-    is tried again, and after 3 attempts quarantined."""
+    """End an attempt whose spider failed.
+
+    A handler that raises will raise again. If its process ended, it is tried again, and quarantined
+    after 3 attempts.
+    """
     retry = RetryClass.TRANSIENT if error.fatal else RetryClass.PERMANENT
     reason, detail = error.code, str(error)
     if error.fatal and attempt.assignment.attempt >= QUARANTINE_AFTER:
@@ -181,7 +187,7 @@ async def _parse(
     response: Response,
     sending: Sending | None,
 ) -> Attempt:
-    """The page as a plugin reads it, in a thread: it may take its time, but not for ever."""
+    """Let a parser plugin read the page in a thread, with a time limit."""
     assignment, context = attempt.assignment, attempt.run_context
     url, most_s = page.final_url, context.spec.fetch.timeout
     try:

@@ -46,7 +46,7 @@ def main() -> None:
     die_with_parent(question.parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _offer_to_the_kernel()
-    confine(question.closed)  # `doctor` says where the system cannot
+    confine(question.closed)  # `doctor` reports systems that cannot do this
     with asyncio.Runner() as runner:
         _limit_memory(question.memory)
         try:
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def load(message: wire.Load) -> Spider:
-    """The spider; raises whatever its code raises."""
+    """Load the spider; raise what its code raises."""
     place, _, name = message.name.rpartition(":")
     if message.source:
         module = types.ModuleType(MODULE)
@@ -75,9 +75,7 @@ def load(message: wire.Load) -> Spider:
         return definition(**message.args)
     if inspect.isfunction(definition) and (message.source or hasattr(definition, "zcrawl_on")):
         return FunctionSpider(definition, vars(module))
-    what = (
-        "no such name" if definition is None else "no Spider class, nor a function (marked by @on)"
-    )
+    what = "no such name" if definition is None else "no Spider class and no @on function"
     raise LookupError(f"{place}:{name}: {what}")
 
 
@@ -126,7 +124,7 @@ async def _drain(result: Any, gathered: Gathered) -> None:
 
 
 class Gathered:
-    """What a handler has yielded so far, within limits: a generator may never end."""
+    """What a handler has yielded so far; limited, because a generator may never end."""
 
     def __init__(self) -> None:
         self.page: Page | None = None  # that the handler was given
@@ -206,7 +204,7 @@ def _item(element: Any) -> bytes:
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The two pipes under numbers of their own; a spider that reads or prints finds others."""
+    """Move the two pipes to other numbers, so that a spider cannot read or print there."""
     source, target = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -217,8 +215,10 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 class ShownStream(io.TextIOWrapper):
-    """Where a spider prints: what it prints often comes from a page, and stderr may be a
-    terminal (`zcrawl test`)."""
+    """The output of a spider's print, without control characters.
+
+    Printed text often comes from a page, and stderr may be a terminal (`zcrawl test`).
+    """
 
     def __init__(self, descriptor: int) -> None:
         raw = io.FileIO(descriptor, "w", closefd=False)
@@ -230,7 +230,7 @@ class ShownStream(io.TextIOWrapper):
 
 
 def _read(source: BinaryIO) -> wire.SpiderQuestion | None:
-    """None when the worker has closed its end."""
+    """Read the next question; None when the worker closed its end."""
     head = source.read(wire.LENGTH.size)
     if len(head) < wire.LENGTH.size:
         return None
@@ -249,7 +249,7 @@ def _answer(target: BinaryIO, answer: wire.SpiderAnswer) -> None:
 
 
 def _offer_to_the_kernel() -> None:
-    """When the machine has no memory left this process goes first, not its worker."""
+    """Let the kernel kill this process first when memory runs out, not its worker."""
     with contextlib.suppress(OSError):  # no Linux, or no /proc
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -260,7 +260,7 @@ def _limit_memory(most: int) -> None:
 
 
 def _text(error: BaseException) -> str:
-    """The exception, and the line of the spider that raised it."""
+    """Return the exception and the line of the spider that raised it."""
     return raised_text(error)[: wire.MOST_TEXT].encode("utf-8", "replace").decode()
 
 

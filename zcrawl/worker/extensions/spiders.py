@@ -1,9 +1,9 @@
-"""Runs a run's spider in a child process, one page at a time, and survives whatever it does.
+"""Run a run's spider in a child process, one page at a time.
 
 Made by `extensions.extensions` for a run that has a spider, and by `preflight`, which only loads
-it; a worker without spiders loads none of it. One page is in the child's hands at any time, so a
-child that dies or hangs blames that page and no other: the others wait for the next child. Nothing
-here ends the worker.
+it; a worker without spiders loads none of it. The child has one page at a time, so if it dies
+or hangs, only that page is to blame; the others wait for the next child. Nothing that a spider does
+ends the worker.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ class SpiderProcess:
         self._starts = False  # known once it is loaded
 
     async def ask(self, question: wire.Start | wire.Handle) -> wire.Yielded:
-        """What the handler yields. SpiderError: it raised, hung, died; `fatal` if the child is
-        gone with it."""
+        """Return what the handler yields. SpiderError: it raised, hung or died.
+
+        `fatal` is set if the child process is gone.
+        """
         async with self._lock:
             child = await self._ready()
             answer = await self._exchange(child, question, self._timeout_s)
@@ -51,7 +53,7 @@ class SpiderProcess:
         return answer
 
     async def load(self) -> bool:
-        """Start the child and load the spider; True if it has a `start` of its own."""
+        """Start the child and load the spider; return whether it has its own `start`."""
         async with self._lock:
             await self._ready()
         return self._starts
@@ -66,7 +68,7 @@ class SpiderProcess:
         self.started += 1
         self._child = child = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-P",  # the folder that the worker happens to run in has no modules for it
+            "-P",  # do not import modules from the current folder
             "-m",
             CHILD,
             env=child_environment(os.environ),
@@ -104,7 +106,7 @@ class SpiderProcess:
         return answer
 
     async def _died(self, error: Exception) -> SpiderError:
-        """What is known of a child that is gone, or talks nonsense."""
+        """Describe why the child is gone, or that it sent invalid data."""
         child = self._child
         await self._end(patient=isinstance(error, EOFError))
         code = None if child is None else child.returncode
@@ -118,7 +120,7 @@ class SpiderProcess:
         if child is None:
             return
         if patient:
-            with contextlib.suppress(TimeoutError):  # it is on its way out: its own code tells why
+            with contextlib.suppress(TimeoutError):  # it is ending: wait for its exit code
                 await asyncio.wait_for(child.wait(), EXIT_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):  # all of them are gone
             os.killpg(child.pid, signal.SIGKILL)

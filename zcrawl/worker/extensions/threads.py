@@ -1,9 +1,9 @@
-"""Plain code of a run's plugins, in threads: it may block, and it may never return.
+"""Run plain code of a run's plugins in threads: it may block, and it may never return.
 
-Kept by `extensions` for its parsers and its executor. A call that was given up goes on in its
-thread, for nothing can end a thread. So each call has one of its own, which no other run waits for
-and which does not keep a worker from leaving; and a run that has left a few behind on this worker
-gets no more of them here: the worker's other runs need its core.
+Kept by `extensions` for its parsers and its executor. A call that timed out goes on in its thread,
+because a thread cannot be ended. So each call has its own thread, no other run waits for it, and it
+does not keep a worker from exiting. A run that left a few such threads behind gets no more on this
+worker, because its other runs need the CPU.
 """
 
 from __future__ import annotations

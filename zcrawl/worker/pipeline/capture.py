@@ -1,9 +1,10 @@
-"""Records the exchanges of a fetch for archives: each redirect on the way, then the last answer,
-whatever its status. The leader keeps those of an attempt that is the request's last.
+"""Record the exchanges of a fetch for archives: each redirect, then the last answer.
+
+The leader keeps those of the last attempt of a request.
 
 Made by the pipeline for runs that capture; for others this module is not even loaded. Bodies are
-kept as they came, compressed if they came so, where the engine can tell. What was sent is told
-without secrets: an archive is made to be passed on.
+kept as they came, compressed if they came so, where the engine can tell. Secrets are removed
+from requests, because archives are shared.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Recording:
     def __init__(
         self, assignment: Assignment, spec: JobSpec, headers: Mapping[str, str], keep: Keep
     ) -> None:
-        """`headers` are what the run sends, for engines that do not tell what they sent."""
+        """`headers` are those of the run, for engines that do not report what they sent."""
         self._one, self._headers, self._keep = assignment, headers, keep
         written = [
             *spec.fetch.headers.items(),
@@ -41,7 +42,7 @@ class Recording:
         self._exchanges: list[Exchange] = []
 
     async def add(self, url: str, response: Response, sending: Sending | None, utc: float) -> None:
-        """One more answer. A middleware may have made it another one: what came is kept."""
+        """Add an answer as it came, even if a middleware changed it."""
         answer, method, sent = response, "GET", b""
         if sending is not None and sending.out is not None:
             method, sent = sending.out.method, sending.out.body
@@ -65,7 +66,7 @@ class Recording:
         )
 
     def add_to(self, attempt: Attempt) -> None:
-        """All that was answered, unless the last answer asked not to be kept."""
+        """Add all answers to the attempt, unless the last answer forbids to keep it."""
         if self._exchanges and attempt.reason != NOINDEX:
             attempt.change_extracted(capture=self._encoded(attempt.page))
 
@@ -98,7 +99,7 @@ class Recording:
 
 
 def _form(answer: Response, headers: list[tuple[str, str]], as_it_came: bool) -> Form:
-    """An engine that does not tell what the wire carried may have decoded it."""
+    """Return the form of the body: engines that do not report it may have decoded it."""
     if answer.extensions.get("rendered"):
         return "rendered"
     if as_it_came:

@@ -46,11 +46,11 @@ class EngineBook:
     async def close(self) -> None:
         for run in [*self._own]:
             self.forget(run)
-        await asyncio.gather(*self._endings, return_exceptions=True)  # told by whoever looks after
+        await asyncio.gather(*self._endings, return_exceptions=True)  # each task logs its own error
 
     async def _closed(self, run: int, engine: Engine) -> None:
         try:
             await engine.aclose()
-        except Exception as error:  # foreign code: its run is over, and the worker goes on
+        except Exception as error:  # foreign code: its run has ended, and the worker goes on
             text = f"its fetcher was not closed: {type(error).__name__}: {error}"
             self._on_error(PLUGIN_NOT_CLOSED, text, run=run)

@@ -51,7 +51,7 @@ class Fetching(msgspec.Struct):
     sitemaps: tuple[str, ...] = ()  # that robots.txt names and nobody has reported yet
     address: str | None = None  # the only one to connect to; empty: to be found out
     groups: Keys = ()  # whose pace it was started at, beside its host's
-    known: Traits | None = None  # what an earlier run knows of its page
+    stored_traits: Traits | None = None  # what an earlier run knows of its page
 
     def is_paced_at(self, origin: str) -> bool:
         """Whether its requests may go there too, for a robots.txt that is there."""

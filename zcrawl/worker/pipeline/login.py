@@ -36,7 +36,9 @@ class LoginStep:
         self._url = canonicalize(login.url)
         self._origin = origin_of(self._url)
         sealed = secrets.sealed("", *login.fields.values())
-        self.unreleased = sealed.unreleased(self._url)  # secrets that keep it from being sent
+        self.missing_secrets = sealed.missing_secrets(
+            self._url
+        )  # secrets that keep it from being sent
         # All requests of a login stay on this origin, so what may go to its URL may go to all.
         values = sealed.values_for(self._url) or ()
         self._fields = dict(zip(login.fields, values, strict=False))
@@ -69,8 +71,8 @@ class LoginStep:
     async def _log_in(
         self, engine: Engine, headers: Mapping[str, str], limits: HopLimits, next_hop: NextHop
     ) -> None:
-        if self.unreleased:
-            raise not_released(self.unreleased, self._url)
+        if self.missing_secrets:
+            raise not_released(self.missing_secrets, self._url)
         # The first request goes on the permit of the page that waits for all this.
         url, response = await self._follow(engine, self._url, headers, limits, next_hop)
         form = find_form(response.content, self._fields)

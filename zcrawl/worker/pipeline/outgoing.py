@@ -1,7 +1,7 @@
 """One request that is more than a plain GET: a spider's, or one that passes middlewares.
 
-Called by the pipeline; a page of a job that uses neither never comes here. A middleware that
-raises costs its page only.
+Called by the pipeline; a page of a job that uses neither never comes here. If a
+middleware raises, only its page fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zcrawl.text.raised import raised_text
 from zcrawl.worker.results.attempt import Attempt
 
 MOST_REASON: Final = 80
-# What must not go to another host only because the first one said so.
+# Headers that must not be sent to another host after a redirect.
 _PRIVATE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 _REWRITES: Final = frozenset({301, 302, 303})  # a POST becomes a GET, as in every browser
 
@@ -40,14 +40,14 @@ class Sending:
         middlewares: Sequence[tuple[str, Middleware]],
         most_s: float = 30.0,
     ) -> None:
-        """`rules` are the run's. `most_s` is how long a middleware may wait for something."""
+        """`rules` are the run's. `most_s` limits how long a middleware may wait."""
         self._rules = rules
         self._most_s = most_s
         self.extra: Extra = decode(assignment.extra)
         self._one = assignment
         self._headers = {**headers, **self.extra.headers}
         self._middlewares = middlewares
-        self.out: Outgoing | None = None  # what was sent last, and the answer as it came
+        self.out: Outgoing | None = None  # the last request with its answer
         self.answer: Response | None = None
 
     async def send(
@@ -70,11 +70,11 @@ class Sending:
         return response
 
     def redirected(self, status: int) -> None:
-        """The next request of the same fetch follows a redirect."""
+        """Follow a redirect with the next request of the same fetch."""
         self.extra = _onward(self.extra, status)
 
     def hand_over(self, attempt: Attempt, status: int) -> Attempt:
-        """A redirect to another host keeps the request's handler and what it knows."""
+        """Keep the request's handler and metadata in a redirect to another host."""
         if attempt.handover is None or self.extra.is_plain:
             return attempt
         url = attempt.handover[0]
@@ -88,9 +88,11 @@ class Sending:
         return attempt
 
     async def change_items(self, attempt: Attempt) -> None:
-        """Make the items what the middlewares want stored. Those that a middleware dropped are
-        counted by its name and reason, like items that a schema set aside; what they held is not
-        kept, because that may be why they were dropped."""
+        """Pass the items through the middlewares.
+
+        Dropped items are counted by middleware and reason, like items that break a schema. Their
+        contents are not kept, because that may be why they were dropped.
+        """
         page = attempt.page
         if not self._middlewares or not attempt.items or page is None:
             return
@@ -101,7 +103,7 @@ class Sending:
         dropped: Counter[str] = Counter()
         for data in attempt.items:
             try:
-                kept.append(_encoded(await self._passed(msgspec.json.decode(data), facts)))
+                kept.append(_encoded(await self._pass_item(msgspec.json.decode(data), facts)))
             except Drop as drop:
                 dropped[drop.reason] += 1
         attempt.items = kept
@@ -109,8 +111,8 @@ class Sending:
             before = (attempt.extracted or ExtractionReport()).reasons
             attempt.change_extracted(reasons={**before, **dropped})
 
-    async def _passed(self, item: dict[str, Any], facts: PageFacts) -> dict[str, Any]:
-        """The item behind the last middleware. Drop names the middleware that stopped it."""
+    async def _pass_item(self, item: dict[str, Any], facts: PageFacts) -> dict[str, Any]:
+        """Return the item after the last middleware. Drop names the middleware that dropped it."""
         for name, middleware in self._middlewares:
             try:
                 changed = await self._called(

@@ -2,9 +2,8 @@
 
 Called by `driver.loop`. Each request of a fetch goes at the host's pace: the first one with the
 permit that came with the start, each further one (a redirect, a page after its robots.txt) with a
-permit of its own. The clock of `fetch.timeout` stands still while a permit is waited for. Whatever
-goes wrong ends the attempt; nothing that a page does ends the worker. Which end it is, and what is
-reported of it, is in `results.attempt`.
+permit of its own. The time of `fetch.timeout` is paused while it waits for a permit. Any error ends
+the attempt, never the worker. `results.attempt` decides how it ends and what is reported.
 """
 
 from __future__ import annotations
@@ -64,26 +63,26 @@ from zcrawl.worker.shared_limits import Keys
 if TYPE_CHECKING:
     from zcrawl.worker.pipeline.session import RunClient
 
-LATE_S: Final = 0.01  # between a permit and its request: told, so that the pace counts from there
+LATE_S: Final = 0.01  # a later start after a permit is reported, so that the pace counts from there
 
 
 class PipelineOwner(Protocol):
-    """Who a pipeline fetches for, and tells what happens: the worker loop, or `zcrawl test`."""
+    """The receiver of a pipeline's events: the worker loop, or `zcrawl test`."""
 
     def fetch_ended(self, seq: int, attempt: Attempt) -> None:
-        """The attempt is over; this is called once for each `start`, unless it was cancelled."""
+        """Take an ended attempt; called once for each `start`, unless it was cancelled."""
 
     def hop_wanted(self, seq: int, crawl_delay_s: float) -> None:
-        """A fetch waits for one more `permit`."""
+        """Note that a fetch waits for one more `permit`."""
 
     def started_late(self, seq: int) -> None:
-        """The first request goes out only now, long after its permit."""
+        """Note that the first request starts only now, long after its permit."""
 
     def run_lacks(self, run: int, what: str) -> None:
-        """This worker does not have a plugin that the run needs."""
+        """Note that this worker lacks a plugin that the run needs."""
 
     def note(self, name: str, detail: str, *, run: int = 0) -> None:
-        """Something for the log, about a run or about none."""
+        """Log an event, about a run or in general."""
 
 
 class PipelineSettings(msgspec.Struct, frozen=True):
@@ -142,8 +141,8 @@ class Pipeline:
         except (JobError, PluginError) as error:  # its requests will fail with that code
             self._refuse_run(config.run, error.code, str(error))
             if error.code == PluginError.MISSING:
-                self._owner.run_lacks(config.run, str(error))  # unless somebody else has it
-        except Exception as error:  # a bug, ours or a plugin's: it concerns this run only
+                self._owner.run_lacks(config.run, str(error))  # another worker may have it
+        except Exception as error:  # a bug of zcrawl or a plugin: only this run fails
             self._refuse_run(config.run, INTERNAL_ERROR, in_full(error))
 
     def _refuse_run(self, run: int, code: str, detail: str) -> None:
@@ -192,8 +191,8 @@ class Pipeline:
     # ------------------------------------------------------------ one fetch
 
     async def _run(self, fetch: Fetching) -> None:
-        """Whatever happens in an attempt, it ends: a request without a Result would keep its slot
-        and its lease as long as this process lives."""
+        """Run an attempt and make sure that it ends: without a Result its slot and lease would
+        stay."""
         attempt, seq = fetch.attempt, fetch.attempt.assignment.seq
         try:
             await self._end(fetch)
@@ -204,7 +203,7 @@ class Pipeline:
             self._broken(attempt, error)
         except asyncio.CancelledError as error:
             if self._fetches.get(seq) is not fetch:
-                raise  # `cancel` or `close`: nobody waits for its result
+                raise  # `cancel` or `close`: no result is needed
             self._broken(attempt, error)  # something that it waited for was cancelled
         if self._fetches.pop(seq, None) is fetch:
             self._owner.fetch_ended(seq, attempt)
@@ -226,13 +225,13 @@ class Pipeline:
             fetch.recording.add_to(attempt)
 
     def _add_news(self, fetch: Fetching) -> None:
-        """Add what the attempt has learnt beside its page."""
+        """Add what the attempt learned besides its page."""
         attempt, assignment = fetch.attempt, fetch.attempt.assignment
         session = self._sessions.get(assignment.run)
         if session is not None and session.cookies is not None:
             attempt.cookies = session.cookies.changes(assignment.url)
         if self._fetches.get(assignment.seq) is not fetch:
-            return  # nobody waits for it, so another result has to bring the rest
+            return  # cancelled: another result must report it
         if fetch.sitemaps and attempt.outcome is not Outcome.FAILED:
             context = self._runs.get(assignment.run)
             if context is not None:
@@ -241,8 +240,11 @@ class Pipeline:
             attempt.robots = self._robots.unreported.pop(origin_of(assignment.url), None)
 
     def _broken(self, attempt: Attempt, error: BaseException) -> None:
-        """A bug, ours or a library's. It is tried again, because it may be the moment's; after the
-        job's retries the URL ends dead with this name, and the log has the story."""
+        """End an attempt at a bug of zcrawl or a library.
+
+        It is tried again, because the cause may pass. After the job's retries the URL ends dead
+        with this reason, and the log has the traceback.
+        """
         assignment = attempt.assignment
         text = f"{assignment.url}: {in_full(error)}"
         self._owner.note(INTERNAL_ERROR, text, run=assignment.run)
@@ -262,8 +264,8 @@ class Pipeline:
         if extras is not None and extras.takes(assignment):
             return await extras.start(attempt, self._utc)
         session = self._sessions.get(assignment.run)
-        unreleased = session.unreleased if session else None
-        context.require_secrets(assignment, unreleased, self._owner.note)
+        missing_secrets = session.missing_secrets if session else None
+        context.require_secrets(assignment, missing_secrets, self._owner.note)
         base = context.headers_for(assignment.url)  # all requests of a fetch stay on one host
         engine = at_address(fetch, session or self._engines.of_run[assignment.run])
         if self._clock() - fetch.permitted_at > LATE_S:  # busy, or loading its engine
@@ -279,8 +281,8 @@ class Pipeline:
         chain: RedirectChain | None = None
         condition = page_traits.NO_CONDITION
         if assignment.known:
-            fetch.known = page_traits.decoded(assignment.known)
-            condition = page_traits.condition_of(fetch.known, context, sending)
+            fetch.stored_traits = page_traits.decoded(assignment.known)
+            condition = page_traits.condition_of(fetch.stored_traits, context, sending)
         fetch.recording = self._reader.recording(assignment, context, self._blobs)
         while True:
             if self._starts is not None:
@@ -302,8 +304,12 @@ class Pipeline:
                 await self._page(fetch, context, final, response)
                 return attempt if chain is None else attempt.add_redirects(url)
             if verdict.meaning is Meaning.FAILED:
-                if status == page_traits.NOT_MODIFIED and condition and fetch.known is not None:
-                    traits = page_traits.confirmed(fetch.known, response)
+                if (
+                    status == page_traits.NOT_MODIFIED
+                    and condition
+                    and fetch.stored_traits is not None
+                ):
+                    traits = page_traits.confirmed(fetch.stored_traits, response)
                     return self._unchanged(fetch, url, response, traits)
                 wait = header_of(response, b"retry-after")
                 return attempt.refused(verdict, status, wait, self._utc())
@@ -331,7 +337,7 @@ class Pipeline:
             return await self._special.sitemap(attempt, url, response)
         traits = None
         if context.remembers:
-            traits = page_traits.traits_of(assignment, fetch.known, url, response)
+            traits = page_traits.traits_of(assignment, fetch.stored_traits, url, response)
             if traits.unchanged:
                 return self._unchanged(fetch, url, response, traits)
         directives = header_directives(headers_of(response, b"x-robots-tag"), context.token)
@@ -362,7 +368,7 @@ class Pipeline:
                 args = (parsed.links, depth, own_url, fetched_at, paging)
                 links = await self._reader.sort_links(context, *args)
         probe = functools.partial(self._probe, fetch)
-        if await self._special.skips(attempt, url, parsed, directives, status, probe):
+        if await self._special.skip_unkept(attempt, url, parsed, directives, status, probe):
             return attempt.add_links(links, parsed.extracted)
         kept = None
         if context.spec.output.keep_html and self._blobs is not None:
@@ -388,7 +394,7 @@ class Pipeline:
         return fetch.attempt.unchanged(page, response.status_code, traits)
 
     async def _probe(self, fetch: Fetching, url: str) -> str | None:
-        """The title with which a host answers a URL, if with a page."""
+        """Return the title of the page at a URL of the host, if there is a page."""
         run = fetch.attempt.assignment.run
         context = self._runs.get(run)
         if context is None or not self._allows(run, context, url):
@@ -404,12 +410,15 @@ class Pipeline:
     # ------------------------------------------------------------ robots.txt
 
     async def _ask_robots(self, fetch: Fetching, context: RunContext, engine: Engine) -> bool:
-        """Whether to go on; if not, the attempt has ended. Who had to wait needs a new permit: many
-        waited, and the old ones would all be used at once."""
+        """Check robots.txt; return whether to go on, otherwise the attempt has ended.
+
+        A page that waited needs a new permit, because many may have waited and all would start at
+        once.
+        """
         attempt, assignment = fetch.attempt, fetch.attempt.assignment
         origin = origin_of(assignment.url)
         agent = self._agent(assignment.run, context, origin)
-        rules = self._robots.known(origin, agent)
+        rules = self._robots.cached_rules(origin, agent)
         waited = rules is None
         if rules is None:
             rules = await self._robots.get(
@@ -422,7 +431,7 @@ class Pipeline:
                 fetch.is_paced_at,
             )
         attempt.crawl_delay_s = rules.crawl_delay_s or 0.0
-        if context.spec.sitemaps.robots and origin not in context.told_sitemaps:
+        if context.spec.sitemaps.robots and origin not in context.reported_sitemaps:
             fetch.sitemaps = rules.sitemaps
         if rules.retry_later:
             attempt.without_robots(self._robots.wait_s(origin))
@@ -441,7 +450,7 @@ class Pipeline:
 
     def _allows(self, run: int, context: RunContext, url: str) -> bool:
         origin = origin_of(url)
-        rules = self._robots.known(origin, self._agent(run, context, origin))
+        rules = self._robots.cached_rules(origin, self._agent(run, context, origin))
         return rules is None or rules.allows(url)
 
     # ------------------------------------------------------------ waiting

@@ -1,12 +1,12 @@
-"""From a body to what it says: links, title, items. Called by the pipeline, once per page.
+"""Read a page: links, title, items. Called by the pipeline once per page.
 
 Ordinary pages are read in the event loop, within a budget; large ones are parsed in a thread and
 read in the loop; what looks costly (`parse.cost`) or uses up the budget is read in a child process
 that can be killed (`children.pages`). The result is the same. A large sitemap goes to a child
-too. The main content of a page (slow: tens of milliseconds) has a process of its own. Nothing of
-that is there before it is needed.
+too. The main content of a page (slow: tens of milliseconds) has a process of its own. All of
+them start when they are first needed.
 
-What a page's links come to (scope, traps) is decided here in the loop, which turns between steps.
+Scope and traps are applied to a page's links here in the loop, which runs between steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 A = TypeVar("A")
-BUDGET_S: Final = 0.04  # for a page in the event loop; a page that needs more is read elsewhere
+BUDGET_S: Final = 0.04  # for a page in the event loop; a slower page goes to a child process
 KEEPING_THREADS: Final = 8  # they wait for the disk, which writes what waits together
 LINKS_A_STEP: Final = 100  # 5 to 10 us each; of 2,000 characters up to 200 us
 INLINE_SITEMAP_BYTES: Final = 32_000  # 1,000 entries
@@ -53,7 +53,7 @@ class PageReader:
     async def main_content(
         self, plan: ExtractionPlan, assignment: Assignment, url: str, content_type: str, body: bytes
     ) -> dict[str, Any] | None:
-        """The page's main content, if its block may ask for it."""
+        """Return the page's main content, if its block may use it."""
         if not plan.wants_main(url, assignment.label) or not is_html(content_type, body):
             return None
         if self._content is None:
@@ -70,12 +70,12 @@ class PageReader:
         url: str,
         facts: PageContext | None,
     ) -> ParsedPage:
-        """Raises ParseError, and FetchError for a page that a child process could not read."""
+        """Parse a page. Raises ParseError, and FetchError if a child process could not read it."""
         if len(body) <= THREAD_BYTES:
             resolver = self._resolvers.get(context.rules)
             if resolver is None:
                 resolver = self._resolvers[context.rules] = LinkResolver(context.rules)
-            budget = TimeBudget(time.monotonic, BUDGET_S)
+            budget = TimeBudget(time.monotonic, time.thread_time, BUDGET_S)
             page = (body, content_type, url, facts, context.options, resolver, budget)
             try:
                 try:
@@ -102,7 +102,7 @@ class PageReader:
         utc: float,
         paging: Collection[bytes] = (),
     ) -> SortedLinks:
-        """`LinkFilter.sort`, in steps between which the event loop turns."""
+        """Call `LinkFilter.sort` in steps, so that the event loop runs in between."""
         sort = context.links.sort
         if len(links) <= LINKS_A_STEP:
             return sort(links, depth, own_url, utc, paging)
@@ -122,11 +122,11 @@ class PageReader:
     async def fingerprint(
         self, context: RunContext, body: bytes, content_type: str, url: str
     ) -> bytes:
-        """Of a page that somebody else reads; empty where that cannot be had."""
+        """Return the fingerprint of a page that a plugin reads; empty if it is not available."""
         try:
             return (await self.parse(context, body, content_type, url, None)).fingerprint
         except (ParseError, FetchError):
-            return b""  # what is no HTML, or cannot be parsed in time, is compared with nothing
+            return b""  # not HTML, or not parsed in time: no fingerprint
 
     async def in_thread(self, call: Callable[[A], T], argument: A) -> T:
         if self._threads is None:
@@ -137,13 +137,13 @@ class PageReader:
     async def keep_all(
         self, put: Callable[[bytes], str], files: Mapping[str, bytes]
     ) -> dict[str, str]:
-        """The names of a page's pictures, by kind, after they were kept."""
+        """Store the screenshots of a page and return their names by kind."""
         return {kind: await self.in_thread(put, data) for kind, data in files.items()}
 
     def recording(
         self, assignment: Assignment, context: RunContext, blobs: BlobWriter | None
     ) -> Recording | None:
-        """Keeps the exchanges of a fetch, if its run wants archives."""
+        """Return a recording of the exchanges, if the run writes archives."""
         if not context.captures or blobs is None:
             return None
         from zcrawl.worker.pipeline.capture import Recording

@@ -1,14 +1,15 @@
-"""The robots.txt of each origin, as this worker knows it: asked for once while it is fresh.
+"""Cache the robots.txt of each origin: fetched once while it is fresh.
 
-Called by `pipeline` before a page is fetched. Who waits for an answer waits together. What
-was fetched here is reported with the next result of its host, stored, and given to the next owner
-of the host with its grant (`learn`), so that neither a restart nor another worker asks again.
+Called by `pipeline` before a page is fetched. Pages that need the same
+file wait together. A fetched file is reported with the next result of its host, stored, and sent to
+the next owner of the host with its grant (`learn`), so that it is not fetched again after a restart
+or by another worker.
 
-A robots.txt that could not be had (5xx, 429) is waited for, with growing pauses in which nothing
-of the origin is fetched; when the job's patience is over it counts as "disallow everything" for
-ten minutes. Redirects are followed, also to other origins, as RFC 9309 wants; there only by a page
-that was started at the pace of that origin too. Until then the way is reported and the page comes
-again (`frontier.robots_place`).
+If robots.txt answers 5xx or 429, it is tried again with growing pauses, in which nothing of the
+origin is fetched. After `robots_patience` it counts as "disallow everything" for ten minutes.
+Redirects are followed, also to other origins (RFC 9309), but only by a page that also keeps the
+pace of that origin. Until then the redirect is reported and the page is postponed
+(`frontier.robots_place`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ FIRST_WAIT_S: Final = 2.0
 MOST_WAIT_S: Final = 30.0
 FAILURE_KEPT_S: Final = 2.0  # of a host that did not answer at all
 MOST_ORIGINS: Final = 10_000
-WAY_KEPT_S: Final = 600.0  # to another origin; then it is asked for from the beginning
+WAY_KEPT_S: Final = 600.0  # a redirect to another origin; then start again at the first URL
 MAX_BYTES: Final = 10_000_000  # 500 KiB of it are read as rules
 MOST_SHARED_BYTES: Final = 65_536  # compressed; a longer one is fetched by each owner
 NOT_THE_PAGES_FATE: Final = frozenset((TOO_LARGE, BAD_ENCODING, PROTOCOL, ENGINE))
@@ -67,7 +68,7 @@ class _Entry(msgspec.Struct):
     answer: asyncio.Future[_Answer]
     until: float = float("inf")
     failing_since: float | None = None
-    tries: int = 0  # that told nothing, in a row
+    tries: int = 0  # failed tries in a row
     given_up: bool = False
     rules: dict[str, RobotsRules] = msgspec.field(default_factory=dict)
 
@@ -80,7 +81,7 @@ class RobotsCache:
         self._ways: dict[str, tuple[float, RobotsWay]] = {}  # origin → fresh until, its way
 
     def learn(self, origin: str, file: RobotsFile) -> None:
-        """What another worker has fetched, with the host's grant."""
+        """Keep a robots.txt that another worker fetched and that came with the host's grant."""
         entry = self._entries.get(origin)
         if entry is not None and (not entry.answer.done() or entry.until > self._now()):
             return
@@ -98,8 +99,8 @@ class RobotsCache:
         self._entries[origin] = _Entry(future, self._now() + file.lasts_s)
         self._entries[origin].given_up = future.result().tells_nothing
 
-    def known(self, origin: str, user_agent: str) -> RobotsRules | None:
-        """The rules, if nobody has to wait for them."""
+    def cached_rules(self, origin: str, user_agent: str) -> RobotsRules | None:
+        """Return the rules if they are in memory."""
         entry = self._fresh(origin)
         return None if entry is None else _rules(entry, user_agent)
 
@@ -110,7 +111,7 @@ class RobotsCache:
         return None if entry.answer.exception() is not None else entry
 
     def wait_s(self, origin: str) -> float | None:
-        """How long a robots.txt that tells nothing is waited for; None: no longer."""
+        """Return how long to wait for an unavailable robots.txt; None: no longer."""
         entry = self._entries.get(origin)
         if entry is None:
             return 0.0
@@ -126,9 +127,11 @@ class RobotsCache:
         patience_s: float,
         may_visit: Callable[[str], bool],
     ) -> RobotsRules:
-        """The rules; FetchError when nobody answers. `next_hop` waits for the host's pace; the
-        first request goes without, on the permit of the page that asks. `may_visit` tells whether
-        that page is paced for another origin too."""
+        """Return the rules; FetchError when the host does not answer.
+
+        `next_hop` waits for the host's pace; the first request uses the permit of the page.
+        `may_visit` returns whether the page also keeps the pace of another origin.
+        """
         before = self._entries.get(origin)
         if before is not None and (not before.answer.done() or before.until > self._now()):
             try:
@@ -145,7 +148,7 @@ class RobotsCache:
         try:
             answer = await self._fetch(origin, user_agent, engine, limits, next_hop, may_visit)
         except BaseException as error:
-            # Cancelled or failed: the others who wait get an error, and the next one asks again.
+            # Cancelled or failed: waiting pages get an error, and the next page tries again.
             failure = (
                 error
                 if isinstance(error, FetchError)
@@ -159,7 +162,7 @@ class RobotsCache:
             kept_s = 0.0 if own else FAILURE_KEPT_S
             entry.until = self._now() + kept_s
             future.set_exception(failure)
-            future.exception()  # retrieved: nobody else may be waiting
+            future.exception()  # mark as retrieved, because maybe no page waits
             raise
         self._keep(origin, entry, answer, patience_s)
         future.set_result(answer)
@@ -212,7 +215,7 @@ class RobotsCache:
             except BlockedAddress:
                 if url == robots_url(origin):
                     raise
-                break  # rules that lie where nobody may look are no rules
+                break  # its target is out of bounds: no rules
             except FetchError as error:
                 if error.code in NOT_THE_PAGES_FATE:
                     return _Answer(0, b"")
@@ -221,7 +224,7 @@ class RobotsCache:
                 return _Answer(response.status_code, response.content)
             try:
                 step = chain.next_hop(url, header_of(response, b"location"))
-            except FetchError:  # a loop, too many, or to nowhere: there are no rules
+            except FetchError:  # a loop, too many redirects or a bad target: no rules
                 break
             if step.url in way:
                 break
@@ -231,7 +234,7 @@ class RobotsCache:
         return _Answer(404, b"")
 
     def _report_way(self, origin: str, way: RobotsWay) -> None:
-        """Nobody goes there before the leader has heard of it."""
+        """Report a redirect to another origin; the leader must know it before it is followed."""
         if len(self._ways) >= MOST_ORIGINS:
             self._ways.clear()
         self._ways[origin] = (self._now() + WAY_KEPT_S, way)

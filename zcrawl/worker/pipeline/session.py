@@ -1,11 +1,10 @@
-"""An engine for one run that has more to it than plain requests: identities, credentials,
-cookies, proxies, a login.
+"""An engine for a run with identities, credentials, cookies, proxies or a login.
 
 Made by `pipeline` when it adopts such a run, around the worker's own engine; a run without
-any of it never comes here. A proxy's failure is no failure of the page: the request goes through
-another one, and when all are down the page is postponed, with that reason and no attempt counted.
-Where nobody can tell whose failure it is, another proxy is asked, at once or, if that took long, by
-the page's next attempt: an answer shows that it was the first one's.
+any of it never comes here. If a proxy fails, the request goes through another one. When all are
+down, the page is postponed, and no attempt is counted. If it is not clear whether proxy or server
+failed, another proxy is tried, at once or, if that took long, with the page's next attempt. If the
+second proxy works, the failure counts against the first one.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ NextHop = Callable[[], Awaitable[None]]
 What = tuple[str, bytes] | None  # method and body; None: a plain GET
 MOST_PROXIES_TRIED: Final = 5  # for one request
 _TOOK_LONG: Final = frozenset((READ_TIMEOUT, TOTAL_TIMEOUT))
-# What may be the proxy's fault or the server's: nobody can tell before another proxy was asked.
+# Failures of either the proxy or the server: only another proxy can show which.
 _WHOSE: Final = _TOOK_LONG | {TRUNCATED, PROTOCOL, RESET, HTTP2}
 _MOST_SUSPECTED: Final = 10_000  # URLs
 
 
 def kept_cookies(jar: bytes) -> dict[str, bytes]:
-    """The cookies by host that came with a run's configuration; none if they cannot be read."""
+    """Return the cookies by host from a run's configuration; none if they cannot be read."""
     try:
         hosts = msgspec.json.decode(jar, type=dict[str, str]) if jar else {}
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -77,26 +76,26 @@ class RunClient:
         proxies = [secrets.proxy(proxy) for proxy in spec.fetch.proxies]
         fetch = spec.fetch
         self.pool = ProxyPool(proxies, fetch.proxy_rotation, fetch.proxy_limit) if proxies else None
-        self._settled = asyncio.Event()  # a proxy has become free, for those who wait
-        self._proxy_said = ""  # the last one that failed, for people
-        self._suspects: dict[str, frozenset[str]] = {}  # URL → proxies that it came to nothing by
+        self._settled = asyncio.Event()  # set when a proxy becomes free
+        self._proxy_said = ""  # the error of the last proxy that failed
+        self._suspects: dict[str, frozenset[str]] = {}  # URL → proxies through which it failed
         self._login = LoginStep(spec.login, secrets, clock) if spec.login.url else None
 
     def user_agent(self, origin: str) -> str:
-        """As whom robots.txt is read."""
+        """The name under which robots.txt is read."""
         return self._identity.user_agent(origin, self._agent)
 
-    def unreleased(self, url: str) -> frozenset[str]:
-        """The names of the secrets that a request for this URL needs and may not have."""
-        names = self._identity.unreleased(origin_of(url))
+    def missing_secrets(self, url: str) -> frozenset[str]:
+        """Return the secrets that a request for this URL needs and may not get."""
+        names = self._identity.missing_secrets(origin_of(url))
         if self._login is not None and self._login.concerns(url):
-            names |= self._login.unreleased
+            names |= self._login.missing_secrets
         return names
 
     async def prepare(
         self, url: str, headers: Mapping[str, str], limits: HopLimits, next_hop: NextHop
     ) -> None:
-        """Whatever has to happen before the first page of its host; FetchError if it fails."""
+        """Log in if needed before the first page of a host; FetchError if that fails."""
         if self._login is not None and self._login.concerns(url):
             await self._login.ensure(self, headers, limits, next_hop)
 
@@ -109,7 +108,7 @@ class RunClient:
         return await self._send(url, headers, limits, (method, body))
 
     async def aclose(self) -> None:
-        """The worker's engine is not this run's to close."""
+        """Close what belongs to this run, not the worker's engine."""
 
     async def _send(
         self, url: str, headers: Mapping[str, str], limits: HopLimits, what: What
@@ -148,7 +147,7 @@ class RunClient:
         began = self._clock()
         suspects = self._suspects.pop(url, frozenset())
         tried = suspects
-        doubt: FetchError | None = None  # what one proxy came to, while another is asked
+        doubt: FetchError | None = None  # the failure of one proxy while another is tried
         while True:
             choice = pool.take(origin, self._clock(), tried)
             match choice:
@@ -186,7 +185,7 @@ class RunClient:
                         self._settled.set()
 
     def _suspect(self, url: str, proxies: frozenset[str], count: int) -> None:
-        """The next attempt goes another way, if there is one, and shows whose fault it was."""
+        """Use another proxy for the next attempt of this URL, to see which one failed."""
         if len(proxies) >= count:
             return
         if len(self._suspects) >= _MOST_SUSPECTED:
@@ -195,7 +194,7 @@ class RunClient:
 
 
 def _proxies_down(wait_s: float, last: str) -> FetchError:
-    detail = f"; the last one said: {last}" if last else ""
+    detail = f"; the last error was: {last}" if last else ""
     code = PROXIES_DOWN
     message = f"all proxies are down{detail}"
     wait_s = max(1.0, wait_s)

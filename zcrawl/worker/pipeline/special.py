@@ -1,14 +1,14 @@
 """Answers that are not simply pages: sitemaps, and pages that are not kept.
 
-A part of the pipeline, which fetches and parses; here it is decided what becomes of them, with
-the one question to the host that soft 404s need.
+A part of the pipeline, which fetches and parses; this module handles the
+result, with the one extra request that soft 404s need.
 
-Pages that say "not found" with status 200: one question per host tells whether it lies.
+Soft 404s are pages that say "not found" with status 200.
 
-Called by `pipeline` for a page whose title says that there is nothing. The host is asked for
-a page that cannot exist, at its pace, once an hour: if that is answered with 200 and the same
-title, such pages are soft 404s; if it is answered with 404, the page means what it says (a manual
-about status codes, say).
+Called by `pipeline` for a page whose title says that there is nothing. A page that cannot exist is
+requested from the host, at its pace, once an hour. If the answer is 200 with the same title, such
+pages are soft 404s. If it is 404, the page is a real one (a manual about status codes, for
+example).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def says_missing(title: str | None) -> bool:
 
 
 def impossible_url(origin: str) -> str:
-    """A page that no site has. The same for each origin, so that a cache can answer it."""
+    """Return a URL that no site has; the same for each origin, so that caches can answer."""
     word = hashlib.blake2b(origin.encode(), digest_size=10).hexdigest()
     return f"{origin}/{word}"
 
@@ -56,7 +56,7 @@ class Soft404:
         self._titles: dict[str, tuple[float, asyncio.Future[str | None]]] = {}
 
     async def is_missing(self, origin: str, title: str | None, ask: Ask) -> bool:
-        """Whether a page with that title is this host's way to say 404."""
+        """Return whether a page with that title means 404 on this host."""
         until, answer = self._titles.get(origin, (0.0, None))
         if answer is None or (answer.done() and until <= self._now()):
             if len(self._titles) >= MOST_ORIGINS:
@@ -65,9 +65,9 @@ class Soft404:
             self._titles[origin] = (self._now() + KEPT_S, answer)
             try:
                 answer.set_result(await ask(impossible_url(origin)))
-            except FetchError:  # nothing was learned: the page counts as what it says it is
+            except FetchError:  # no answer: keep the page
                 answer.set_result(None)
-            except BaseException:  # cut off: those who wait count their pages as they are
+            except BaseException:  # cancelled: waiting pages are kept
                 answer.set_result(None)
                 del self._titles[origin]
                 raise
@@ -82,7 +82,7 @@ class SpecialPages:
         self._reader = reader
         self._soft404 = Soft404(clock)
 
-    async def skips(
+    async def skip_unkept(
         self,
         attempt: Attempt,
         url: str,
@@ -91,9 +91,10 @@ class SpecialPages:
         status: int,
         probe: Ask,
     ) -> bool:
-        """Skip a page that came and is not to be kept; its links are followed all the same.
-        `directives` are those of its headers, `probe` gives the title that a URL is answered with.
-        Whether it was skipped."""
+        """Skip a page that must not be kept; return whether it was. Its links are followed.
+
+        `directives` are those of its headers, `probe` returns the title of the page at a URL.
+        """
         if attempt.gives_way(url, parsed, directives, status, self._utc()):
             return True
         if (
@@ -106,7 +107,7 @@ class SpecialPages:
         return False
 
     async def sitemap(self, attempt: Attempt, url: str, response: Response) -> Attempt:
-        """Its entries become links of the next depth, its children sitemaps of the same one."""
+        """Turn entries into links of the next depth, and listed sitemaps into sitemap requests."""
         utc = self._utc()
         sitemap = await self._reader.sitemap(response.content, utc)
         listing = sitemaps.SitemapListing(attempt, url, utc)

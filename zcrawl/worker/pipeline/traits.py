@@ -1,4 +1,4 @@
-"""What a page is recognised by when it is met again: read from its answer, asked with the next one.
+"""The traits of a page: taken from its answer, and sent as conditions with the next request.
 
 Called by the pipeline for jobs that remember their pages. A condition is sent to the very URL whose
 answer gave it, never to where that redirects. A validator that could not be sent back as it came is
@@ -42,7 +42,7 @@ def decoded(encoded_traits: bytes) -> Traits | None:
 def condition_of(
     traits: Traits | None, context: RunContext, sending: Sending | None
 ) -> dict[str, str]:
-    """The headers that ask for the page only if it has changed."""
+    """Return the headers that request the page only if it has changed."""
     if traits is None or context.spec.fetch.engine == "browser":
         return NO_CONDITION  # a browser shows what it is given: an empty page
     if sending is not None and sending.extra.method != "GET":
@@ -58,7 +58,7 @@ def condition_of(
 def traits_of(
     assignment: Assignment, earlier_traits: Traits | None, url: str, response: Response
 ) -> Traits:
-    """The traits of a page that came whole; `url` is where it came from after redirects."""
+    """Return the traits of a complete page; `url` is where it came from after redirects."""
     content = blake2b(response.content, digest_size=HASH_BYTES).digest()
     unchanged = earlier_traits is not None and earlier_traits.content == content
     prints = earlier_traits.fingerprint if earlier_traits is not None and unchanged else b""
@@ -68,7 +68,7 @@ def traits_of(
 
 
 def confirmed(traits: Traits, response: Response) -> Traits:
-    """The traits of a page that its server calls unchanged; it may tell newer validators."""
+    """Return the traits of a page that its server calls unchanged, with newer validators."""
     return msgspec.structs.replace(
         traits,
         etag=_etag(response) or traits.etag,
@@ -78,8 +78,10 @@ def confirmed(traits: Traits, response: Response) -> Traits:
 
 
 def _etag(response: Response) -> str:
-    """Strong or weak, quoted or (as some servers have it) not; all are sent back as they came. But
-    not `*`, which asks whether there is any page at all: the answer would be 304 for ever."""
+    """Return the ETag as it came: strong or weak, quoted or not.
+
+    Never `*`, which matches any page: the answer would be 304 forever.
+    """
     value = (header_of(response, b"etag") or "").strip()
     if value == "*":
         return ""
@@ -87,7 +89,7 @@ def _etag(response: Response) -> str:
 
 
 def _last_modified(response: Response) -> str:
-    """A date, in any form that can be read; servers answer to other texts as they like."""
+    """Return the date if it can be parsed; servers treat other texts in different ways."""
     value = (header_of(response, b"last-modified") or "").strip()
     if not value or not value.isascii() or not value.isprintable():
         return ""

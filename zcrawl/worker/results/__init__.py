@@ -1,9 +1,9 @@
-"""From what a fetch came to, to the Result that is reported.
+"""Turn the outcome of a fetch into the Result that is reported.
 
-`attempt` says what becomes of a page, and is the only place of a worker that makes a Result. What
-goes into it: `context` has the rules of its run, `pages` the facts of an answer, `items` the items,
-`link_filter` the links that belong to the crawl, `sitemaps` what a sitemap names;
-`spider_requests` judges what a spider asks for.
+`attempt` decides how a page ends, and is the only place of a worker that makes a Result. It uses:
+`context` has the rules of its run, `pages` the facts of an answer, `items` the items,
+`link_filter` the links that belong to the crawl, `sitemaps` the entries of sitemaps;
+`spider_requests` checks the requests of a spider.
 
 Pure. Imported by the worker machine, worker.pipeline, worker.extensions, roles and testing. Start
 with `attempt`.

@@ -63,7 +63,7 @@ class Attempt(msgspec.Struct):
 
     assignment: Assignment
     context: RunContext | None = None  # None: its run cannot be worked on here, or need not be
-    crawl_delay_s: float = 0.0  # what robots.txt asks for
+    crawl_delay_s: float = 0.0  # the delay of robots.txt
 
     outcome: Outcome | None = None
     reason: str = ""
@@ -72,7 +72,7 @@ class Attempt(msgspec.Struct):
     retry_after_s: float | None = None
     detail: str = ""
 
-    # What was found. Lists and dicts are replaced, never changed: they may belong to others.
+    # Results. Lists and dicts are replaced, never changed, because others may use them.
     page: PageRecord | None = None
     items: list[bytes] = []
     extracted: ExtractionReport | None = None
@@ -88,13 +88,13 @@ class Attempt(msgspec.Struct):
     redirected_to: CanonicalLink | None = None
     traits: Traits | None = None
 
-    # What was learnt beside the page.
+    # Learned besides the page.
     sitemaps: list[CanonicalLink] = []
     cookies: tuple[str, bytes] | None = None
     robots: RobotsFile | None = None
     address: str = ""
 
-    # What the worker machine knows.
+    # Set by the worker machine.
     lease: tuple[int, int, int] | None = None  # epoch, n, number of the attempt
     host_next_in_s: float = 0.0
     manner: Manner | None = None
@@ -108,7 +108,8 @@ class Attempt(msgspec.Struct):
         items: list[bytes],
         rejected: dict[str, int] | None = None,
     ) -> Attempt:
-        """The page is done, with these items. `rejected`: links that nobody can crawl, counted."""
+        """End the page as done, with these items. `rejected` counts links that cannot be
+        crawled."""
         self._end(Outcome.DONE, "", status, "")
         self.page = page
         self.items = items
@@ -117,7 +118,7 @@ class Attempt(msgspec.Struct):
         return self
 
     def unchanged(self, page: PageRecord, status: int, traits: Traits) -> Attempt:
-        """The page is as it was: done, and nothing of it is read or kept again."""
+        """End the page as done and unchanged: nothing of it is read or kept again."""
         self._end(Outcome.DONE, UNCHANGED, status, "")
         self.page, self.traits = page, traits
         return self
@@ -142,7 +143,7 @@ class Attempt(msgspec.Struct):
     def handed_over(
         self, link: CanonicalLink, reason: str = REDIRECTED, *, status: int = 0
     ) -> Attempt:
-        """Another request takes the place of this one, with its label."""
+        """End with another request in place of this one, with its label."""
         self._end(Outcome.SKIPPED, reason, status, "")
         self.handover = link
         if self.assignment.label:
@@ -167,8 +168,11 @@ class Attempt(msgspec.Struct):
         return self
 
     def run_refused(self, code: str, detail: str) -> Attempt:
-        """This worker cannot work on the run. Another attempt may meet a worker that can; but what
-        its operator does not allow stays so."""
+        """End because this worker cannot work on the run.
+
+        Another attempt may get a worker that can; but what the operator does not allow stays
+        refused.
+        """
         forbidden = code in (SECRET_NOT_RELEASED, PATH_NOT_ALLOWED)
         retry = RetryClass.PERMANENT if forbidden else RetryClass.TRANSIENT
         return self.failed(code, retry, detail=detail)
@@ -184,14 +188,16 @@ class Attempt(msgspec.Struct):
     def refused(
         self, verdict: StatusVerdict, status: int, retry_after: str | None, utc: float
     ) -> Attempt:
-        """The server's status means that there is no page. `retry_after` is that header."""
+        """End with a status that means there is no page. `retry_after` is that header."""
         wait_s = None if retry_after is None else parse_retry_after(retry_after, utc)
         return self.failed(verdict.reason, verdict.retry, status=status, retry_after_s=wait_s)
 
     def redirected(self, target: str, status: int) -> Attempt:
-        """A redirect to another origin becomes a request of its own, if it belongs to the crawl. A
-        seed may lead anywhere under the default scope: who typed example.com meant
-        www.example.com."""
+        """Turn a redirect to another origin into a new request, if it belongs to the crawl.
+
+        Under the default scope a seed may redirect anywhere, for example from example.com to
+        www.example.com.
+        """
         assignment, context = self.assignment, self.run_context
         inside = assignment.depth == 0 and not context.spec.scope.hosts
         if assignment.is_sitemap:  # of its URL only the host has to belong to the crawl
@@ -206,8 +212,10 @@ class Attempt(msgspec.Struct):
     def gives_way(
         self, url: str, parsed: ParsedPage, directives: set[str], status: int, utc: float
     ) -> bool:
-        """Skip a page that asks not to be kept, or that names another one as canonical if the job
-        collapses those. `directives` are those of its headers. Whether it was skipped."""
+        """Skip a page that asks not to be kept, or that names another one as canonical.
+
+        `directives` are those of its headers. Return whether it was skipped.
+        """
         context = self.run_context
         if context.obeys_noindex and (parsed.noindex or (directives and forbids_index(directives))):
             self.skipped(NOINDEX, status=status)
@@ -229,7 +237,7 @@ class Attempt(msgspec.Struct):
     def read(
         self, page: PageRecord, status: int, links: SortedLinks, parsed: ParsedPage
     ) -> Attempt:
-        """zcrawl has read the page, by the job's rules or without any."""
+        """Store what zcrawl read from the page, with or without rules of the job."""
         extracted = parsed.extracted
         if self.run_context.plan is None:
             self.done(page, status, [default_item(self.assignment, page, status)], parsed.rejected)
@@ -244,20 +252,23 @@ class Attempt(msgspec.Struct):
 
     @property
     def run_context(self) -> RunContext:
-        """The run's context, of an attempt that has got as far as to need it."""
+        """The run's context, which exists once the attempt has started its fetch."""
         assert self.context is not None, "a run that cannot be worked on is not fetched"
         return self.context
 
     def add_links(self, links: SortedLinks, extracted: Extracted | None = None) -> Attempt:
-        """What the page's links came to; `extracted` tells which of them lead no deeper."""
+        """Add the page's checked links; `extracted` names those that lead no deeper."""
         self.links, self.trapped, self.dropped = links.followed, links.trapped, links.dropped
         if extracted is not None:
             self.paging = extracted.paging
         return self
 
     def add_redirects(self, url: str) -> Attempt:
-        """`url` answered, after redirects: the leader finds out whether that page is in the crawl
-        by itself. What a spider asks for, and a POST, are pages of their own."""
+        """Add the URL that answered after redirects.
+
+        The leader checks whether that page is in the crawl by itself. Requests of a spider and
+        POSTs are always pages of their own.
+        """
         context, assignment = self.run_context, self.assignment
         if (
             self.outcome is Outcome.DONE
@@ -271,7 +282,7 @@ class Attempt(msgspec.Struct):
         return self
 
     def add_traits(self, traits: Traits | None, fingerprint: bytes) -> Attempt:
-        """What the page is recognised by, if its job wants to know any of it."""
+        """Add the page's traits, as far as its job uses them."""
         if self.outcome is Outcome.DONE and (traits is not None or fingerprint):
             self.traits = msgspec.structs.replace(traits or Traits(), fingerprint=fingerprint)
         return self
@@ -283,12 +294,11 @@ class Attempt(msgspec.Struct):
     # ------------------------------------------------------------ what is reported
 
     def take_lease(self, epoch: int, assignment: Assignment) -> None:
-        """The lease that the request has now: a new leader may have given it another one."""
+        """Set the current lease of the request: a new leader may have given it another one."""
         self.lease = (epoch, assignment.n, assignment.attempt)
 
     def results(self) -> list[Result]:
-        """The Result. Many links travel in parts that are admitted before the page counts as done
-        (rule `many links`); the last one has the rest."""
+        """Return the Result; many links are sent in parts before it (rule `many links`)."""
         longest = max(len(self.links), len(self.requests), len(self.sitemaps))
         if longest <= LINKS_PER_RESULT:
             return [self.result()]
@@ -363,7 +373,7 @@ class Attempt(msgspec.Struct):
 
 
 def by_verdict(assignment: Assignment, epoch: int) -> Attempt:
-    """The leader has decided: the request ends without being fetched."""
+    """Return an attempt that ends without a fetch, as the leader decided."""
     attempt = Attempt(assignment)
     if assignment.verdict in (HOST_DOWN, ATTEMPT_OVERDUE):
         attempt.failed(assignment.verdict, RetryClass.PERMANENT)
@@ -374,8 +384,7 @@ def by_verdict(assignment: Assignment, epoch: int) -> Attempt:
 
 
 def unsendable(result: Result, detail: str) -> Result:
-    """The end of a request whose result no message can carry: a second attempt would have the
-    same one. It takes the place and the number of that result."""
+    """Return a Result in place of one that no message can carry; it has the same number."""
     assignment = Assignment(
         n=result.lease_n,
         seq=result.seq,

@@ -1,4 +1,4 @@
-"""A run as its worker knows it: the job's rules, compiled once, and what its pages have shown.
+"""A run in its worker: the job's rules, compiled once, and state collected from its pages.
 
 Made by `pipeline.pipeline` for each revision of a run; its attempts have it. Pure.
 """
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from zcrawl.parse.extract.plan import ExtractionPlan
     from zcrawl.parse.page_protocol import PageSetup
 
-MOST_SITEMAPS: Final = 50_000  # that sitemaps name, for each worker and run
+MOST_SITEMAPS: Final = 50_000  # listed by sitemaps, for each worker and run
 _MAX_REMEMBERED: Final = 50_000  # hosts and pages that a run remembers something of
 _LONGEST_LOOP: Final = 20  # of pages that name each other as canonical
 
 
 class RunContext:
-    """A run's configuration, compiled once per revision. Raises JobError for one that is wrong,
-    or that asks for files of this worker which it may not have."""
+    """A run's configuration, compiled once per revision.
+
+    Raises JobError for a wrong one, or one that needs files which this worker does not allow.
+    """
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class RunContext:
         keyring: Keyring | None = None,
         former: RunContext | None = None,
     ) -> None:
-        """`former`: that of the revision before."""
+        """`former`: the context of the revision before."""
         try:
             self.spec = msgspec.json.decode(config.spec, type=JobSpec)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -75,7 +77,7 @@ class RunContext:
             not self.obeys_nofollow, self.plan, self.token, fingerprint=self.compares
         )
         self._extracts = config.spec if self.plan is not None else b""
-        self.told_sitemaps: set[str] = set()  # origins whose sitemaps were reported
+        self.reported_sitemaps: set[str] = set()  # origins whose sitemaps were reported
         self.sitemaps_left = MOST_SITEMAPS  # that others of them may still name
         keyring = keyring or Keyring()
         self.secrets = keyring.for_run(spec)
@@ -103,7 +105,7 @@ class RunContext:
 
     @functools.cached_property
     def setup(self) -> PageSetup:
-        """What a child process has to know to read a page of this run."""
+        """Return what a child process needs to read a page of this run."""
         from zcrawl.parse.page_protocol import PageSetup  # of runs with costly pages
 
         options = self.options
@@ -118,10 +120,12 @@ class RunContext:
     def require_secrets(
         self, assignment: Assignment, more: Callable[[str], frozenset[str]] | None, tell: Log
     ) -> None:
-        """FetchError for a request that needs a secret which its host may not get; `more` names
-        those beside the headers'. Where a redirect led to another host, the request goes on
-        without: the job did not ask for that host by itself."""
-        names = self._headers.unreleased(assignment.url)
+        """Raise FetchError if a request needs a secret that its host may not get.
+
+        `more` names secrets besides those of the headers. After a redirect to another host the
+        request goes on without secrets, because the job did not choose that host.
+        """
+        names = self._headers.missing_secrets(assignment.url)
         names = names if more is None else names | more(assignment.url)
         if not names or decode(assignment.extra).redirected:
             return
@@ -133,8 +137,10 @@ class RunContext:
         raise refusal
 
     def is_endless(self, assignment: Assignment) -> bool:
-        """Whether a request is of a shape that has ended. Seeds, sitemaps and what a spider asks
-        for are wanted all the same."""
+        """Return whether a request has a shape that ended as a trap.
+
+        Seeds, sitemaps and requests of a spider are always fetched.
+        """
         shapes = self.traps.shapes
         return (
             shapes is not None
@@ -147,9 +153,11 @@ class RunContext:
         )
 
     def gives_way(self, url: str, canonical: str) -> bool:
-        """Whether a page is skipped for the one that it names. Not if that one, or another one
-        behind it, was skipped for this page: of pages that name each other one has to stay. A
-        worker knows of its own pages, which are all of a host unless it is spread."""
+        """Return whether a page is skipped for the canonical page that it names.
+
+        Of pages that name each other, one must stay. A worker knows its own pages, which are all
+        pages of a host unless the host is spread.
+        """
         own, there = self.rules.key(url), self.rules.key(canonical)
         onward: bytes | None = there
         for _ in range(_LONGEST_LOOP):

@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class DefaultItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is written per page when a job has no rules of its own."""
+    """The item of a page when a job has no rules."""
 
     url: str
     final_url: str
@@ -108,7 +108,7 @@ def as_message(extracted: Extracted | None) -> ExtractionReport | None:
 
 
 def apply_item_schema(check: Check | None, attempt: Attempt, maker: str) -> Attempt:
-    """Set aside the items that break the schema; `maker` is who yielded them."""
+    """Reject the items that break the schema; `maker` is the code that yielded them."""
     if check is None or not attempt.items:
         return attempt
     right: list[bytes] = []

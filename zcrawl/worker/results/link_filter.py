@@ -1,11 +1,11 @@
-"""Decides which links of a page belong to the crawl, and counts by reason what does not.
+"""Decide which links of a page belong to the crawl, and count the others by reason.
 
 Called by the pipeline for the links of every page that is read, once per run and worker. Pure.
 Pages repeat their navigation, so most verdicts are remembered.
 
 A link that is left out is counted under the reason of `frontier.scope`, each URL once per page. A
-link that only the depth keeps out counts as `too_deep`, unless this worker has followed it from
-another page: then nothing is lost.
+link that is only too deep counts as `too_deep`, unless this worker has followed it from another
+page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Verdict = Literal[True] | str  # True: followed. Else the reason: of the scope, 
 
 
 class SortedLinks(msgspec.Struct):
-    """What a page's links come to."""
+    """The links of a page after the checks."""
 
     followed: list[Link] = []
     trapped: list[Trapped] = []
@@ -57,8 +57,10 @@ class LinkFilter:
         utc: float,
         paging: Collection[bytes] = (),
     ) -> SortedLinks:
-        """What becomes of `links`, found for `depth` on the page `own_url`. `paging` has the keys
-        of those that lead no deeper than the page itself."""
+        """Check `links` of the page `own_url` for `depth`.
+
+        `paging` has the keys of links that lead no deeper than the page itself.
+        """
         verdicts = self._verdicts
         if len(verdicts) > _MOST_REMEMBERED:
             verdicts.clear()
@@ -99,8 +101,11 @@ class LinkFilter:
     def _within_depth(
         self, links: list[Link], own_url: str, paging: Collection[bytes], dropped: dict[str, int]
     ) -> list[Link]:
-        """The paging links. The others are too deep: counted, unless they are followed elsewhere
-        or belong to the crawl at no depth."""
+        """Return the paging links; count the others as too deep.
+
+        Links that are followed from another page, or are out of scope at any depth, are not
+        counted.
+        """
         verdicts = self._verdicts
         allowed: list[Link] = []
         for link in links:

@@ -36,11 +36,11 @@ def page_of(
 
 
 def bare_page(url: str, size: int, fetched_at: float, took_s: float) -> PageRecord:
-    """Of an answer that was not read."""
+    """Return the record of an answer that was not read."""
     return PageRecord(url, None, "", size, fetched_at, took_s * 1000)
 
 
 def clean(text: str) -> str:
-    """A text that every codec and terminal can take."""
+    """Return a text that every codec and terminal accepts."""
     text = text[:MAX_DETAIL]
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

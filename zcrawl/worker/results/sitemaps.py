@@ -1,9 +1,10 @@
-"""What an attempt reports of a sitemap that was read, moved or named. Pure; called by
-`pipeline.special` and `pipeline.pipeline`.
+"""Report sitemaps that were read, redirected or listed. Pure.
 
-A sitemap is no page: whatever it is, it ends skipped, and no limit of pages counts it. So what it
-names is limited here. The protocol knows one index above the sitemaps; some sites have indexes of
-indexes, and a hostile one has a next one for ever.
+Called by `pipeline.special` and `pipeline.pipeline`.
+
+A sitemap is not a page: it always ends skipped, and page limits do not count it. So its entries are
+limited here. The protocol has one level of indexes; some sites have indexes of indexes, and a
+hostile site could have endless ones.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MOST_NESTED: Final = 3  # indexes above a sitemap
 
 
 def limits_of(assignment: Assignment, limits: HopLimits) -> HopLimits:
-    """A sitemap may be longer than a page."""
+    """Return the limits of a sitemap, which may be longer than a page."""
     if not assignment.is_sitemap:
         return limits
     from zcrawl.parse.sitemap import MAX_BYTES  # most runs have no sitemap
@@ -34,12 +35,14 @@ def limits_of(assignment: Assignment, limits: HopLimits) -> HopLimits:
 
 
 class SitemapListing:
-    """What a sitemap comes to, put together piece by piece: it can list 50,000 URLs, and whoever
-    calls this lets others work between two pieces. What it lists is admitted; the sitemaps that it
-    names are read, if they are on its own host or on one of the crawl."""
+    """Build the links of a sitemap in pieces.
+
+    It can list 50,000 URLs, so the caller lets other work run between two pieces. Listed URLs are
+    admitted; listed sitemaps are read if they are on its own host or on one of the crawl.
+    """
 
     def __init__(self, attempt: Attempt, url: str, utc: float) -> None:
-        self.links: list[CanonicalLink] = []  # as resolved; the scope has not been asked
+        self.links: list[CanonicalLink] = []  # resolved, not yet checked against the scope
         self._attempt, self._context, self._url, self._utc = attempt, attempt.run_context, url, utc
         self._resolver = LinkResolver(attempt.run_context.rules)
         self._nesting = attempt.assignment.nesting + 1
@@ -77,8 +80,8 @@ class SitemapListing:
     def end(
         self, links: SortedLinks, status: int, error: str, complaints: dict[str, int]
     ) -> Attempt:
-        """`links`: what the run's scope and traps make of `self.links`; `complaints`: what was
-        wrong with the file."""
+        """End the attempt; `links` are the accepted ones of `self.links`, `complaints` the
+        faults."""
         attempt = self._attempt.skipped(SITEMAP, status=status, detail=error).add_links(links)
         attempt.prios = [self._prios[link[0]] for link in links.followed]
         attempt.trapped = [*links.trapped, *self._trapped][:MOST_TRAPPED]
@@ -90,8 +93,10 @@ class SitemapListing:
 
 
 def moved(attempt: Attempt) -> Attempt:
-    """Behind a redirect to another host a sitemap is one as well. It vouches for no host, as a page
-    that was typed would."""
+    """End a sitemap that redirects to another host: the target is a sitemap as well.
+
+    Unlike the redirect of a seed, it does not add the host to the crawl.
+    """
     if attempt.handover is not None and attempt.assignment.is_sitemap:
         attempt.sitemaps = [attempt.handover]
         attempt.labels = _labels(attempt.assignment.nesting, attempt.sitemaps)
@@ -100,9 +105,9 @@ def moved(attempt: Attempt) -> Attempt:
 
 
 def add_named(attempt: Attempt, context: RunContext, named: tuple[str, ...]) -> None:
-    """Add the sitemaps that the host's robots.txt names to the first attempt that can tell."""
+    """Add the sitemaps of the host's robots.txt to the first attempt that can report them."""
     url = attempt.assignment.url
-    context.told_sitemaps.add(origin_of(url))
+    context.reported_sitemaps.add(origin_of(url))
     resolver = LinkResolver(context.rules)
     links = [link for each in named if (link := resolver.resolve(url, each))]
     attempt.sitemaps = [*attempt.sitemaps, *links]
@@ -113,6 +118,6 @@ def _may_name(url: str, other: str, context: RunContext) -> bool:
 
 
 def _labels(nesting: int, links: list[CanonicalLink]) -> list[tuple[str, list[bytes]]]:
-    """Return the labels of sitemaps that so many indexes led to."""
+    """Return the labels of sitemaps that were reached through this many indexes."""
     label = nesting_label(nesting)
     return [(label, [key for _, key in links])] if label and links else []

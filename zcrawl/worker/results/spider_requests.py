@@ -1,7 +1,7 @@
-"""What becomes of the requests that a spider yields: canonical, in scope, bounded, keyed.
+"""Check the requests that a spider yields: canonical URL, scope, size, key.
 
-Called by `extensions.extensions`. Pure. The spider's process is not trusted: whatever is wrong with
-a request is counted by its reason and told with the page, and the other requests go on.
+Called by `extensions.extensions`. Pure. The spider's process is not trusted: a bad
+request is counted by its reason and reported with the page, and the other requests go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zcrawl.frontier.extra import (
 from zcrawl.frontier.scope import has_binary_extension
 from zcrawl.frontier.url import canonicalize, join
 from zcrawl.model.reasons.skip import BAD_HEADER, BAD_METHOD, BINARY_EXTENSION, REQUEST_TOO_LARGE
-from zcrawl.model.request_headers import FORBIDDEN_HEADERS
+from zcrawl.model.spec import FORBIDDEN_HEADERS
 from zcrawl.text.patterns import lazy_pattern
 from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.spider_protocol import Wanted
@@ -36,7 +36,7 @@ Asked = tuple[str, bytes, int, bytes]
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Reason → count of the requests that are not made: each URL once for what the scope says."""
+    """Reason → count of dropped requests; each URL once for each reason of the scope."""
 
     rejected: dict[str, int]  # they cannot be
     dropped: dict[str, int]  # they do not belong to the crawl
@@ -79,7 +79,8 @@ def asked_of(
 
 
 def _outside(context: RunContext, url: str, depth: int) -> str | None:
-    """What a spider names is asked for on purpose: its extension does not count against it."""
+    """Return why a request is out of scope; its extension does not matter, because a spider named
+    it."""
     verdict = context.scope.verdict(url, depth)
     if verdict == BINARY_EXTENSION and has_binary_extension(url):
         return None

@@ -7,8 +7,7 @@ import pytest
 
 from zcrawl.errors import JobError
 from zcrawl.mesh.messages import RunConfig
-from zcrawl.model.request_headers import FORBIDDEN_HEADERS
-from zcrawl.model.spec import Fetch, JobSpec
+from zcrawl.model.spec import FORBIDDEN_HEADERS, Fetch, JobSpec
 from zcrawl.submit.validate import check
 from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.results.spider_requests import asked_of
