@@ -14,7 +14,7 @@ from zcrawl.model.spec import JobSpec
 from zcrawl.worker.pipeline.reading import BUDGET_S, PageReader
 from zcrawl.worker.results.context import RunContext
 
-PAGE = b"<title>t</title><a href=/x>x</a>"
+PAGE = b"<title>t</title><a href=/x>x</a><a href=/y>y</a><a href=/z>z</a>"
 URL = "http://x.test/"
 
 
@@ -43,7 +43,7 @@ async def test_only_cpu_time_moves_a_page_into_a_child_process(
     monkeypatch.setattr(LinkResolver, "resolve", slow_resolve)
     try:
         page = await reader.parse(context, PAGE, "text/html", URL, None)
-        assert [url for url, _ in page.links] == ["http://x.test/x"]
+        assert [url for url, _ in page.links] == [f"{URL}{name}" for name in "xyz"]
         assert (reader._children is not None) == in_child
     finally:
         await reader.close()
