@@ -14,7 +14,8 @@ from zcrawl.model.spec import JobSpec
 from zcrawl.worker.pipeline.reading import BUDGET_S, PageReader
 from zcrawl.worker.results.context import RunContext
 
-PAGE = b"<title>t</title><a href=/x>x</a><a href=/y>y</a><a href=/z>z</a>"
+LINKS = 300  # the budget is checked after each 64
+PAGE = b"<title>t</title>" + b"".join(b"<a href=/%d>x</a>" % number for number in range(LINKS))
 URL = "http://x.test/"
 
 
@@ -35,7 +36,7 @@ async def test_only_cpu_time_moves_a_page_into_a_child_process(
     resolve = LinkResolver.resolve
 
     def slow_resolve(self: LinkResolver, base: str, href: str) -> tuple[str, bytes] | None:
-        spend(2 * BUDGET_S)
+        spend(5 * BUDGET_S / LINKS)
         return resolve(self, base, href)
 
     reader = PageReader()
@@ -43,7 +44,7 @@ async def test_only_cpu_time_moves_a_page_into_a_child_process(
     monkeypatch.setattr(LinkResolver, "resolve", slow_resolve)
     try:
         page = await reader.parse(context, PAGE, "text/html", URL, None)
-        assert [url for url, _ in page.links] == [f"{URL}{name}" for name in "xyz"]
+        assert [url for url, _ in page.links] == [f"{URL}{number}" for number in range(LINKS)]
         assert (reader._children is not None) == in_child
     finally:
         await reader.close()
