@@ -209,8 +209,10 @@ class Planner:
         """
         called = False
         for name, hosts in self._parked.items():
+            if not hosts:
+                continue
             worker = self.roster.workers.get(worker_of(name))
-            if hosts and worker is not None and worker.name == name and worker.usable:
+            if worker is not None and worker.name == name and worker.usable:
                 for host_id in list(itertools.islice(hosts, max(0, worker.credit))):
                     del hosts[host_id]
                     self.wake(host_id)
@@ -313,18 +315,17 @@ class Planner:
             self.granter.news.clear()
         for host_id in (*self.groups.due(now), *self._trials.hosts):
             self.wake(host_id)
-        while self._wake_parked() or self._is_host_due(now):  # a woken host may not use the credit
-            while self._is_host_due(now):
-                moment, _, host_id = heapq.heappop(self._due)
+        due = self._due
+        # A woken host may not use the credit, so the parked ones are asked again.
+        while self._wake_parked() or (due and due[0][0] <= now):
+            while due and due[0][0] <= now:
+                moment, _, host_id = heapq.heappop(due)
                 host = self.hosts[host_id]
                 if host.due_at == moment:  # otherwise an earlier entry was handled
                     host.unschedule()
                     self._dispatch(host, now)
             self._settle_dirty(now)  # hosts for which no owner was found
         return self._plan
-
-    def _is_host_due(self, now: float) -> bool:
-        return bool(self._due) and self._due[0][0] <= now
 
     def _settle_dirty(self, now: float) -> None:
         """Choose owners for the hosts whose parts may have to change."""

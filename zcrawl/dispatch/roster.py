@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import enum
 import math
+from typing import Final
 
 import msgspec
 
@@ -139,6 +140,10 @@ PREFETCH_S = 0.25  # of the measured rate
 AHEAD_FACTOR = 1.25  # early requests, relative to what the worker fetches in LOOKAHEAD_S
 
 
+# A tuple: the hash of an Enum member is computed in Python.
+_WORKING: Final = (NodeState.JOINING, NodeState.IDLE, NodeState.BUSY)
+
+
 class WorkerInfo(msgspec.Struct):
     """One worker: its current process, state, load and credit."""
 
@@ -179,11 +184,7 @@ class WorkerInfo(msgspec.Struct):
     @property
     def usable(self) -> bool:
         """Whether it may get new work."""
-        return not (self.draining or self.drained) and self.state in (
-            NodeState.JOINING,
-            NodeState.IDLE,
-            NodeState.BUSY,
-        )
+        return self.state in _WORKING and not (self.draining or self.drained)
 
     @property
     def present(self) -> bool:
