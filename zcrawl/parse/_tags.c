@@ -189,20 +189,28 @@ static int take(Walk *walk, Text tag, int odd)
     return take_inline(walk, kind, code, tag, is_end);
 }
 
+/* Whether the last quote of this kind begins a value. Only the last can be open, because a quote
+ * that begins a value is closed by any later one. */
+static int is_last_quote_open(Text tag, char quote)
+{
+    const char *at = tag.end;
+    do {
+        if (at == tag.begin)
+            return 0;
+    } while (*--at != quote);
+    while (at > tag.begin && is_space(at[-1]))
+        at--;
+    return at > tag.begin && at[-1] == '=';
+}
+
 /* Whether a quote that begins a value is still open where the tag ends. */
 static int has_open_quote(Text tag)
 {
-    const char *at = tag.begin;
-    while ((at = memchr(at, '=', (size_t)(tag.end - at))) != NULL) {
-        at++;
-        const char *value = at;
-        while (value < tag.end && is_space(*value))
-            value++;
-        if (value < tag.end && (*value == '"' || *value == '\''))
-            if (memchr(value + 1, *value, (size_t)(tag.end - value - 1)) == NULL)
-                return 1;
-    }
-    return 0;
+    size_t length = (size_t)(tag.end - tag.begin);
+    if (memchr(tag.begin, '=', length) == NULL)
+        return 0;
+    return is_last_quote_open(tag, '"') ||
+           (memchr(tag.begin, '\'', length) != NULL && is_last_quote_open(tag, '\''));
 }
 
 static int walk_through(Walk *walk, Text markup)
