@@ -87,6 +87,7 @@ class Judgement(NamedTuple):
 
     place: ParsePlace
     only_a: bool = False  # no element but <a> has a link, and none changes what links mean
+    tags: int | None = None  # how many there are at most; None: not counted
 
 
 class TimeBudget:
@@ -183,7 +184,7 @@ def judge(markup: bytes, fingerprint: bool, selectors: SelectorCost | None) -> J
         and (seen.tags <= MOST_TAGS or size <= SHORT_BYTES)
         and copies_ms <= MOST_COPIES_MS
     ):
-        return Judgement(ParsePlace.LOOP, only_a=not seen.references)
+        return Judgement(ParsePlace.LOOP, not seen.references, seen.tags)
     if copies_ms > THREAD_COPIES_MS or selectors is not None or fingerprint:
         raise TooCostly(f"{size} bytes, {seen.tags} tags, {copies_ms:.0f} ms for copied elements")
     return Judgement(ParsePlace.THREAD)

@@ -117,9 +117,13 @@ def is_json(content_type: str) -> bool:
     return kind in ("application/json", "text/json") or kind.endswith("+json")
 
 
-def parse_markup(markup: bytes) -> LexborHTMLParser:
-    """Return the tree of UTF-8 markup. Lexbor runs without the interpreter's lock."""
-    if len(markup) > _SAMPLED_BYTES and _may_be_deep(markup):
+def parse_markup(markup: bytes, tags: int | None = None) -> LexborHTMLParser:
+    """Return the tree of UTF-8 markup that has at most so many tags, if that is known.
+
+    Lexbor runs without the interpreter's lock.
+    """
+    few = tags is not None and tags <= _MAX_DEPTH
+    if not few and len(markup) > _SAMPLED_BYTES and _may_be_deep(markup):
         markup = _flattened(markup)
     try:
         return LexborHTMLParser(markup)
@@ -157,16 +161,16 @@ def parse_page(
         markup = _as_utf8(body, encoding)
         page_resolver = resolver.for_page(encoding)
     plan = options.plan if facts is not None else None
-    only_a = False
+    only_a, tags = False, None
     if budget is not None:
         if tree is None:
             cost = None if plan is None else plan.cost
-            place, only_a = judge(markup, options.fingerprint, cost)
+            place, only_a, tags = judge(markup, options.fingerprint, cost)
             if place is ParsePlace.THREAD:
                 raise ForThread(markup)
         budget.begin()
     if tree is None:
-        tree = parse_markup(markup)
+        tree = parse_markup(markup, tags)
     if budget is not None and plan is not None:
         check_depth(tree, plan.cost)
     head = _read_head(tree, options.token)
