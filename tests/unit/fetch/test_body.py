@@ -232,4 +232,4 @@ def test_the_reader_can_keep_what_came() -> None:
     for coding in CODINGS:
         reader = BodyReader(encoding_of(coding), 10**6, keeps=True)
         reader.feed(packed(coding, SMALL))
-        assert reader.as_it_came == packed(coding, SMALL)
+        assert reader.raw_body == packed(coding, SMALL)
