@@ -77,7 +77,7 @@ def test_a_field_that_fails_is_reported_with_its_page_and_its_reason() -> None:
     )
     (report,) = map(json.loads, extracted.problems)
     assert report["url"] == URL
-    assert report["errors"] == {"n": "no number: 'three'"}
+    assert report["errors"] == {"n": "not a number: 'three'"}
     assert len(extracted.items) == 1
     assert not extracted.rejected
 
