@@ -1,4 +1,4 @@
-"""An output that a plugin keeps: `output.to = ["plugin:NAME"]`.
+"""Write an output with a plugin: `output.to = ["plugin:NAME"]`.
 
 Opened by `files.sinks` for the master's output loop. Pure. Batches have names that follow
 from the cursor before them: after a crash the same name comes again, with the same items and maybe
@@ -28,7 +28,7 @@ class PluginSink(WholeSink):
             self._store: plugins.ItemStore = plugins.make(
                 "stores", self._name, spec.plugins.get(self._name, {})
             )
-        except PluginError as error:  # the operator installs it, and it goes on
+        except PluginError as error:  # it continues when the operator installs the plugin
             missing = error.code == PluginError.MISSING
             why = f"no {error} is installed on this master" if missing else str(error)
             text = f"{row.path}: {why}; the items wait in the database"

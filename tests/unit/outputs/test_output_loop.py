@@ -243,12 +243,12 @@ async def test_an_old_runs_output_that_cannot_be_written_fails_no_other_run(scen
     old, new = sorted(scene.story.store.tables.runs)
     await scene.outputs.flush([new])
     assert scene.path.read_bytes() == b'{"n":1}\n' * 3
-    with pytest.raises(ZcrawlError, match="is no file"):
+    with pytest.raises(ZcrawlError, match="is not a regular file"):
         await scene.outputs.flush([old])
     assert [run for run, _ in scene.outputs.troubles()] == [old]
     problem = problems(scene)[old]
     assert problem.startswith("[output_unwritable]")
-    assert "is no file" in problem
+    assert "is not a regular file" in problem
     scene.path.parent.joinpath("folder.jsonl").rmdir()
     await scene.outputs.flush([old])
     assert scene.outputs.troubles() == {}, "it is written now"
