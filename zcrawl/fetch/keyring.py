@@ -4,16 +4,16 @@ A worker has one `Keyring`, made by `roles.worker_main` from its configuration a
 `for_run` returns the secrets of one run. Pure: the environment comes in. The rules:
 
 - `[secrets.NAME] hosts` names the hosts that a secret may go to. On a cluster, a secret without
-hosts is never sent: otherwise anybody who may submit a job could   send it to their own host.
-- The user who runs `crawl` or `up` set the secrets themselves. Those that the configuration does
-  not mention go to the hosts of the job's seeds, as typed or as in the job file, and, where a proxy
-  of the job has one in its credentials, to that proxy. Where a seed redirects to is not a seed, nor
-  is plain HTTP of a host that was named with https. A secret of `fetch.auth` goes to the hosts of
-  its entries too.
-- A proxy that a job names can read plain HTTP, and TLS that nobody verifies. So on a cluster a
+  hosts is never sent: otherwise anybody who may submit a job could send it to their own host.
+- The user who runs `crawl` or `up` set the secrets themselves. Secrets that the configuration does
+  not mention go to the hosts of the job's seeds, as typed or as in the job file. If a proxy of the
+  job has such a secret in its credentials, it goes to that proxy too. The target of a redirect is
+  not a seed, and neither is plain HTTP of a host that was named with https. A secret of
+  `fetch.auth` goes to the hosts of its entries too.
+- A proxy that a job names can read plain HTTP, and unverified TLS. So on a cluster a
   secret goes through such a proxy only over verified TLS, or if the proxy is one of its hosts too.
 - A worker of a cluster opens the certificates that a job names only below `worker.tls_files`. Only
-names are compared and no file is opened, so the answer reveals nothing about other files.
+  names are compared and no file is opened, so the answer reveals nothing about other files.
 
 Invariant: this module returns a value only for a URL that may get it (`Sealed.text_for`), or inside
 the credentials of a proxy that may get it.

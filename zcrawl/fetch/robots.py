@@ -12,9 +12,9 @@ How the lines are read (RFC 9309, section 2):
 - Crawl-delay and Request-rate are not in the RFC. They hold for the names directly above them:
   those since the last rule or delay, so that one crawler's delay is not another's.
 - The name of a group is the product token at the beginning of its value: `zcrawl/1.0` and `zcrawl
-bot` are zcrawl. Our names are the tokens of the user agent (not those of its contact address), and
-their beginnings up to a hyphen or a digit. The groups with our longest name count; if there is
-none, the groups of `*`.
+  bot` are zcrawl. Our names are the tokens of the user agent (not those of its contact address),
+  and their beginnings up to a hyphen or a digit. The groups with our longest name count; if there
+  is none, the groups of `*`.
 
 How rules are applied to a path (RFC 9309, section 2.2.2): the longest matching rule counts, and of
 two equally long rules the one that allows. `*` matches anything, `$` at the end matches the end.
@@ -309,7 +309,7 @@ def _patterns(allowed: bool, written: str) -> Iterator[str]:
     if anchor:  # some authors mean the character $
         yield _normal(written)
     if allowed and pattern.endswith(_INDEX):
-        yield pattern.removesuffix("index.html") + "$"
+        yield pattern.removesuffix("index.html") + "$"  # the folder itself is the same page
 
 
 def _normal(text: str) -> str:

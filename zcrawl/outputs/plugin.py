@@ -49,7 +49,7 @@ class PluginSink(WholeSink):
     def _put(self, items: list[bytes]) -> None:
         try:
             self._store.put(f"run-{self._run}-after-{self.cursor}", items)
-        except Exception as error:  # foreign code: tried again until it works
+        except Exception as error:  # an error of the plugin: tried again until it works
             text = f"store {self._name!r}: {type(error).__name__}: {error}"
             raise StoreUnavailable(text, code=OUTPUT_PLUGIN) from error
 

@@ -26,7 +26,7 @@ from zcrawl.testing.store.store import FakeStore
 
 
 class Watched:
-    """A store that calls somebody before it answers, in the store's thread."""
+    """A store that calls a function before it answers, in the store's thread."""
 
     def __init__(self, inner: FakeStore) -> None:
         self.inner = inner
@@ -236,7 +236,8 @@ async def test_an_output_that_cannot_be_closed_is_told_and_hinders_no_other(
 
 
 async def test_an_old_runs_output_that_cannot_be_written_fails_no_other_run(scene: Scene) -> None:
-    """`flush` of a run raises what hinders that run; the other one is told and stored for `job`."""
+    """`flush` of a run raises its own problem; that of another run is logged and stored for
+    `job`."""
     scene.path.parent.joinpath("folder.jsonl").mkdir()
     scene.crawl(2, str(scene.path.parent / "folder.jsonl"), name="old")
     scene.crawl(3, str(scene.path), name="new")
@@ -302,7 +303,7 @@ async def test_an_output_that_hangs_blocks_no_other_one_and_says_so(
 async def test_a_master_ends_although_an_output_hangs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread cannot be ended, so it is left behind, and that is told."""
+    """A thread cannot be ended, so it is abandoned, and that is logged."""
     scene.crawl(3, str(scene.path))
     hangs, goes_on = threading.Event(), threading.Event()
 

@@ -149,8 +149,8 @@ class Chromium:
     def _script(self, folder: Path, name: str, program: str) -> str:
         """Write a script that starts the program so that it ends with its parent, saves its process
         id, and has its temporary files in the folder. Return the path of the script."""
-        tie = shutil.which("setpriv")  # without it, processes end when their pipes close
-        prefix = f"{shlex.quote(tie)} --pdeathsig KILL " if tie else ""
+        setpriv = shutil.which("setpriv")  # without it, processes end when their pipes close
+        prefix = f"{shlex.quote(setpriv)} --pdeathsig KILL " if setpriv else ""
         if name == "driver":  # its children have the same user
             # First the user, then --pdeathsig: the kernel resets it when the user changes.
             prefix = self._account.prefix + prefix

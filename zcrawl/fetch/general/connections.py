@@ -39,7 +39,7 @@ established: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_up", 
 class GuardedRequest(ClientRequest):
     """Refuses peers that the guard does not allow, and separates connections by policy.
 
-    A pooled connection is used only if it was connection under the same policy (two runs may have
+    A pooled connection is used only if it was made under the same policy (two runs may have
     different rights), through the same proxy and to the pinned address. Nothing is sent to a
     refused peer.
     """
@@ -77,14 +77,14 @@ class Protocol(ResponseHandler):
     """The parser protocol of aiohttp, with two tolerant and three strict changes.
 
     - Garbage in the middle of a body (a bad chunk) fails the reader at once; aiohttp 3.14 fails
-    only   a wait for headers, and the reader waits for the total timeout. - If a body is longer
-    than announced, in one segment with the headers, only the excess is dropped,   as in browsers;
-    aiohttp drops the whole answer. A 204 or 304 announces an empty body. - Data on an idle
-    connection, without a request, closes the connection; aiohttp uses it as the   answer to the
-    next request, and from then on each page has the content of another. - A reset does not end a
-    body without a length; aiohttp would return the incomplete body. - All bytes count: chunk
-    extensions and trailers count for the limit of the body, interim answers   and empty lines for
-    the limit of the headers. aiohttp reads them without a limit.
+      only a wait for headers, and the reader waits for the total timeout.
+    - If a body is longer than announced, in one segment with the headers, only the excess is
+      dropped, as in browsers; aiohttp drops the whole answer. A 204 or 304 announces an empty body.
+    - Data on an idle connection, without a request, closes the connection; aiohttp uses it as the
+      answer to the next request, and from then on each page has the content of another.
+    - A reset does not end a body without a length; aiohttp would return the incomplete body.
+    - All bytes count: chunk extensions and trailers count for the limit of the body, interim
+      answers and empty lines for the limit of the headers. aiohttp reads them without a limit.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

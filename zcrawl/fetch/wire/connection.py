@@ -4,17 +4,18 @@ Made by `connector`, used by `pool`. httptools (llhttp, the parser of Node.js) p
 This module decides when it is complete, when and how it has failed, and whether the connection can
 be used again.
 
-        IDLE ──send──▶ WAITING ──whole answer──▶ IDLE, or closed if the server wants that or sent
-    too much                      │                      └──failure, or closed by the server──▶
-    closed
+    IDLE ──send──▶ WAITING ──whole answer──▶ IDLE, or closed if the server wants that or sent more
+                     │
+                     └──failure, or closed by the server──▶ closed
 
-    Rules for servers that break the standard: - If a body is longer than announced, only the excess
-    is dropped, as in browsers. A 204 or 304   announces an empty body. - Data on an idle
-    connection, without a request, closes the connection, and is never used as the   answer to the
-    next request. - A body without a length ends when the server closes the connection; a reset is a
-    failure. - Chunk sizes, their extensions and trailers count for the limit of the body, because a
-    server can   send them endlessly. Headers, interim answers and empty lines before them share one
-    limit.
+Rules for servers that break the standard:
+- If a body is longer than announced, only the excess is dropped, as in browsers. A 204 or 304
+  announces an empty body.
+- Data on an idle connection, without a request, closes the connection, and is never used as the
+  answer to the next request.
+- A body without a length ends when the server closes the connection; a reset is a failure.
+- Chunk sizes, their extensions and trailers count for the limit of the body, because a server can
+  send them endlessly. Headers, interim answers and empty lines before them share one limit.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class PlainWire:
             return self._block[1:]
         lines = [f"{name}: {value}" for name, value in headers.items()]
         if any(_BREAKS_A_HEADER.search(connection) for connection in lines):
-            raise ValueError("a header has a connection break in it")
+            raise ValueError("a header has a line break in it")
         names = {name.lower() for name in headers}
         if "accept-encoding" not in names:
             lines.append(f"Accept-Encoding: {ACCEPT_ENCODING}")

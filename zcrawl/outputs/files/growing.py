@@ -4,12 +4,13 @@ The leader appends items and then commits the cursor with the new length (`Advan
 Two ways to open one:
 
 - Embedded, the next process opens the file again and continues after the committed length. The lock
-of the data folder excludes other processes. Bytes after that length are either the next items,
-written by a process that died before its commit, or bytes of another program, which are saved in a
-second file before they are overwritten. (A part that rotates by time may end before the next
-items: there the bytes are cut off.) If the bytes before that length have changed, the file is not
-touched (`output_changed`). - On a cluster a file is `new`: created with O_EXCL by one leader and
-never opened for writing again   (`output_pieces`). Nothing is cut off.
+  of the data folder excludes other processes. Bytes after that length are either the next items,
+  written by a process that died before its commit, or bytes of another program, which are saved in
+  a second file before they are overwritten. (A part that rotates by time may end before the next
+  items: there the bytes are cut off.) If the bytes before that length have changed, the file is
+  not touched (`output_changed`).
+- On a cluster a file is `new`: created with O_EXCL by one leader and never opened for writing again
+  (`output_pieces`). Nothing is cut off.
 """
 
 from __future__ import annotations

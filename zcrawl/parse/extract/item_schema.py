@@ -142,13 +142,14 @@ def _choice(schema: Mapping[str, Any], path: str) -> Any:
 
 
 def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
+    """Return a struct type for a schema of type object."""
     _refuse_unknown(schema, ("type", "properties", "required", "additionalProperties"), path)
     properties = schema.get("properties", {})
     required = schema.get("required", [])
-    closed = schema.get("additionalProperties", True)
+    allows_others = schema.get("additionalProperties", True)
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
         raise JobError(f"{path}: properties must be a table, and required a list")
-    if not isinstance(closed, bool):
+    if not isinstance(allows_others, bool):
         raise JobError(f"{path}.additionalProperties must be true or false")
     names = dict.fromkeys([*properties, *required])
     if not all(isinstance(name, str) for name in names):
@@ -159,17 +160,19 @@ def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
         field_type = Any
         if name in properties:
             field_type = _type(properties[name], f"{path}.properties.{name}", depth + 1)
-        own = f"f{number}"  # names of properties are free, names of struct fields are not
-        renamed[own] = name
+        field_name = f"f{number}"  # names of properties are free, names of struct fields are not
+        renamed[field_name] = name
         if name in required:
-            fields.append((own, field_type))
+            fields.append((field_name, field_type))
         else:
             # A missing field is null in an item.
-            fields.append((own, field_type if field_type is Any else field_type | None, None))
+            fields.append(
+                (field_name, field_type if field_type is Any else field_type | None, None)
+            )
     fields.sort(key=len)
     try:
         return msgspec.defstruct(
-            "Item", fields, rename=renamed, forbid_unknown_fields=not closed, frozen=True
+            "Item", fields, rename=renamed, forbid_unknown_fields=not allows_others, frozen=True
         )
     except (TypeError, ValueError) as error:
         raise JobError(f"{path}: {error}") from None

@@ -50,6 +50,7 @@ def _collect(value: Any, objects: list[dict[str, Any]]) -> None:
 
 
 def _by_type(objects: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    """Return the first object of each type by its short name, and all objects as `all`."""
     result: dict[str, Any] = {}
     for entry in objects:
         kinds = entry.get(key)
