@@ -1,4 +1,4 @@
-"""What the tests of engines share: a header, limits, and how a failure must look."""
+"""Shared tools of the tests of engines: a header, limits, and a check of failures."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ async def test_two_lines_mean_the_same_as_one(way: Way) -> None:
 
 @pytest.mark.parametrize("piece", [7, WHOLE])
 async def test_a_cut_stream_is_truncated(way: Way, piece: int) -> None:
-    """Its transfer is whole, and what was transferred is not."""
+    """The transfer is complete, but the compressed body is not."""
     paths = [f"/encoded/cut-{n}/{coding}/{piece}" for coding in CODINGS for n in (1, 20)]
     assert set((await pages_of(way, paths)).values()) == {"truncated"}
 
@@ -110,7 +110,7 @@ async def test_what_is_asked_for(way: Way, archives: bool) -> None:
 
 @pytest.mark.parametrize("coding", [*PACKERS, "br+gzip"])
 async def test_headers_and_body_agree(way: Way, archives: bool, coding: str) -> None:
-    """The decoded page announces no encoding; what came can be had for archives."""
+    """A decoded page has no Content-Encoding; the received bytes are available for archives."""
     response = await way.get(f"/encoded/lines/{coding}/{WHOLE}")
     assert "content-encoding" not in response.headers
     wire = [v for k, v in response.extensions["wire_headers"] if k.lower() == b"content-encoding"]

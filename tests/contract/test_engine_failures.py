@@ -1,4 +1,4 @@
-"""What every engine must make of a failure: its name, its bounds, and nothing else of it."""
+"""Failures have the same codes and limits on every engine."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ MISBEHAVIOURS = [
 async def test_each_misbehaviour_has_its_name(
     engine: Engine, web: MisbehavingWeb, path: str, limits: HopLimits, code: str
 ) -> None:
-    """A bad server ends a fetch with the named error, and is not asked a second time."""
+    """A bad server ends a fetch with the named error, without a second request."""
     error = await failure(engine, web.url(path), limits)
     assert error.code == code
     assert web.hits(path) <= 1  # on a busy machine the total may end before the request
 
 
 async def test_a_bomb_does_not_fill_the_memory(engine: Engine, web: MisbehavingWeb) -> None:
-    """10 GB behind gzip cost no more memory than the limit and a few buffers."""
+    """10 GB in gzip need no more memory than the limit and a few buffers."""
     await engine.get(web.url("/status/200"), HEADERS, PATIENT)
     gc.collect()
     tracemalloc.start()
@@ -169,7 +169,7 @@ def test_the_names_are_the_same_on_uvloop() -> None:
 
 
 async def test_unknown_failures_are_ours() -> None:
-    """An exception nobody thought of becomes `engine`, so that no URL dies of our bug."""
+    """An unexpected exception becomes `engine`, so that the URL is retried after our bug."""
     from zcrawl.fetch.general import failures as general_failures
     from zcrawl.fetch.http2 import failures as http2_failures
 

@@ -1,4 +1,4 @@
-"""What every engine must make of an answer, the same for all of them."""
+"""Answers are the same on every engine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_more_body_than_announced_loses_only_the_excess(
 
 @pytest.mark.parametrize("status", [201, 204, 301, 304, 404, 429, 500, 503, 999])
 async def test_every_status_is_an_answer(engine: Engine, web: MisbehavingWeb, status: int) -> None:
-    """A status is no error at this level, and no redirect is followed."""
+    """No status is an error at this level, and no redirect is followed."""
     response = await engine.get(web.url(f"/status/{status}"), HEADERS, PATIENT)
     assert response.status_code == status
 
@@ -66,7 +66,7 @@ async def test_every_status_is_an_answer(engine: Engine, web: MisbehavingWeb, st
 async def test_a_body_where_none_belongs_is_lost_with_its_connection(
     engine: Engine, web: MisbehavingWeb, status: int
 ) -> None:
-    """Bytes behind a status that has no body are no error, and not the next answer."""
+    """Bytes after an answer without a body are neither an error nor the next answer."""
     response = await engine.get(web.url(f"/body-after/{status}"), HEADERS, PATIENT)
     assert (response.status_code, response.content) == (status, b"")
     after = await engine.get(web.url("/status/200"), HEADERS, PATIENT)
@@ -76,7 +76,7 @@ async def test_a_body_where_none_belongs_is_lost_with_its_connection(
 async def test_an_answer_that_nobody_asked_for_is_nobodys(
     engine: Engine, web: MisbehavingWeb
 ) -> None:
-    """What a server says on an idle connection is not taken for the answer to the next request."""
+    """Data on an idle connection is not used as the answer to the next request."""
     assert (await engine.get(web.url("/speaks-again"), HEADERS, PATIENT)).content == PAGE
     # Meanwhile, on another connection, which gives the server the time to speak.
     elsewhere = web.url("/slow/300").replace("127.0.0.1", "localhost")
@@ -112,7 +112,7 @@ async def test_a_redirect_without_location_is_an_answer_too(
 async def test_a_flaky_server_is_not_asked_again_behind_the_frontiers_back(
     engine: Engine, web: MisbehavingWeb
 ) -> None:
-    """Retries are decided elsewhere: each get costs one request, and its failure is told."""
+    """An engine does not retry: each `get` sends one request, and reports its failure."""
     assert (await engine.get(web.url("/flaky/3"), HEADERS, PATIENT)).status_code == 500
     assert (await engine.get(web.url("/flaky/3"), HEADERS, PATIENT)).status_code == 503
     assert web.hits("/flaky/3") == 2
@@ -156,7 +156,7 @@ async def test_a_wrong_charset_raises_nothing(
 async def test_a_decoded_body_has_no_headers_of_the_encoded_one(
     engine: Engine, web: MisbehavingWeb
 ) -> None:
-    """What was undone is not announced any more, and what was sent can still be seen."""
+    """A decoded answer has no Content-Encoding, and its original headers are still available."""
     response = await engine.get(web.url("/compressed/gzip"), HEADERS, PATIENT)
     assert "content-encoding" not in response.headers
     assert response.headers.get("content-length", str(len(PAGE))) == str(len(PAGE))
@@ -185,7 +185,7 @@ async def test_the_url_is_sent_byte_for_byte(engine: Engine, web: MisbehavingWeb
 
 
 async def test_the_headers_are_those_of_the_caller(engine: Engine, web: MisbehavingWeb) -> None:
-    """The user agent is the job's, compression is asked for, no cookie comes back."""
+    """The user agent is the job's, compression is requested, no cookie is sent back."""
     await engine.get(web.url("/cookie"), HEADERS, PATIENT)
     await engine.get(web.url("/echo"), {**HEADERS, "X-Job": "7"}, PATIENT)
     sent = web.log[-1].headers
@@ -199,7 +199,7 @@ async def test_the_headers_are_those_of_the_caller(engine: Engine, web: Misbehav
 async def test_a_mapping_that_is_changed_between_two_requests_is_sent_as_it_is(
     engine: Engine, web: MisbehavingWeb
 ) -> None:
-    """Whoever keeps one mapping of headers and changes it is not answered from a memory of it."""
+    """A caller may change its mapping of headers: the next request has the new ones."""
     headers = dict(HEADERS)
     for number in ("1", "2"):
         headers["X-Number"] = number
@@ -215,7 +215,7 @@ async def test_connections_are_used_again(engine: Engine, web: MisbehavingWeb) -
 
 
 async def test_a_stale_connection_costs_no_attempt(engine: Engine, web: MisbehavingWeb) -> None:
-    """A server that hangs up on a pooled connection is asked again on a new one, once."""
+    """If a server closes a pooled connection, the request is repeated once on a new one."""
     url = web.url("/close-on-second")
     assert (await engine.get(url, HEADERS, PATIENT)).status_code == 200
     assert (await engine.get(url, HEADERS, PATIENT)).status_code == 200
@@ -253,7 +253,7 @@ def test_the_web_can_run_on_a_thread() -> None:
 async def test_for_archives_an_engine_tells_what_went_over_the_wire(
     engine: Engine, web: MisbehavingWeb, coding: str
 ) -> None:
-    """The body before decoding and the headers that were sent; to nobody else."""
+    """Jobs with archives get the body before decoding and the sent headers; other jobs do not."""
     url = web.url(f"/compressed/{coding}")
     archiving = HopLimits(max_bytes=500_000, guard=OPEN, archives=True)
     plain, archived = [await engine.get(url, HEADERS, limits) for limits in (PATIENT, archiving)]

@@ -1,4 +1,5 @@
-"""What is no HTTP is told from what broke off, at once, and by the same name on every engine."""
+"""Every engine distinguishes invalid HTTP from a broken connection, at once and by the same
+code."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ async def test_a_line_that_is_no_status_line_is_a_protocol_error(
 async def test_an_answer_that_broke_off_may_pass(
     engine: Engine, web: MisbehavingWeb, name: str
 ) -> None:
-    """What came is how an answer begins, or nothing."""
+    """The received bytes are the beginning of an answer, or there are none."""
     error = await failure(engine, web.url(f"/says/{name}/closes"))
     assert (error.code, error.retry) == ("reset", RetryClass.TRANSIENT)
     error = await failure(engine, web.url(f"/says/{name}/waits"), HASTY)
@@ -42,7 +43,7 @@ async def test_an_answer_that_broke_off_may_pass(
 async def test_a_status_below_100_is_no_interim_answer(
     engine: Engine, web: MisbehavingWeb, name: str
 ) -> None:
-    """No other answer is waited for behind it: it is an answer with that status, or no HTTP."""
+    """No further answer is expected after it: it is the answer itself, or invalid HTTP."""
     url = web.url(f"/says/{name}/closes")
     try:
         response = await engine.get(url, HEADERS, PATIENT)

@@ -1,4 +1,4 @@
-"""What the guard refuses is not connected to, by no engine and on no way around."""
+"""No engine connects to an address that the guard refuses, in any way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MakeEngine = Callable[[Answers], contextlib.AbstractAsyncContextManager[Engine]]
 
 
 class Names(AbstractResolver):
-    """DNS as the test plays it; counts who asked."""
+    """A fake DNS that counts look-ups."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -224,7 +224,7 @@ async def test_a_look_up_that_hangs_ends_by_the_connect_timeout(
 
 
 async def test_the_error_of_a_resolver_reaches_the_caller() -> None:
-    """What the resolver refuses is not connected to, and its own FetchError reaches the caller."""
+    """An address that the resolver refuses is not used, and its FetchError reaches the caller."""
 
     class Refusing(AbstractResolver):
         async def resolve(

@@ -30,7 +30,7 @@ Connect = Callable[..., Awaitable[socket.socket]]
 
 @contextlib.asynccontextmanager
 async def listener(host: str, port: int) -> AsyncIterator[asyncio.Queue[bytes]]:
-    """Yield what each client sends to `host:port` until it hangs up."""
+    """Yield the bytes that each client sends to `host:port` until it closes the connection."""
     received: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""HTTP/2 as servers break it: whose failure it is, who is asked again, and on which connection."""
+"""Broken HTTP/2 servers: which page fails, which is requested again, and on which connection."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_reset_stream_is_the_failure_of_its_page_and_may_pass(
 
 
 async def test_all_streams_reset_at_once(engine: HttpxEngine, web: Http2Web) -> None:
-    """Each is told so, and the next time they are pages."""
+    """Each page fails with that code, and succeeds the next time."""
     paths = [f"/reset/CANCEL/before/1?{n}" for n in range(10)]
     first = await asyncio.gather(*(get(engine, web, path) for path in paths))
     assert [getattr(error, "code", error) for error in first] == ["http2"] * 10
@@ -98,7 +98,7 @@ async def test_a_status_that_is_no_number_is_the_servers_fault(
 async def test_a_server_that_wants_http1_gets_it(
     engine: HttpxEngine, web: Http2Web, method: str
 ) -> None:
-    """HTTP_1_1_REQUIRED says that nothing was done: the page is asked for again in HTTP/1.1."""
+    """HTTP_1_1_REQUIRED means that nothing was done: the page is requested again with HTTP/1.1."""
     url = web.url("/reset/HTTP_1_1_REQUIRED/before/1000")
     answer = await engine.send(method, url, HEADERS, b"", TWO)
     assert answer.content == PAGE
@@ -151,7 +151,7 @@ async def test_only_the_page_that_breaks_its_own_connection_fails(
 
 
 async def test_what_is_no_get_is_not_sent_twice(engine: HttpxEngine, web: Http2Web) -> None:
-    """A server that hangs up may have done what it was asked to do."""
+    """A server that closes the connection may have carried out the request."""
     assert await get(engine, web, "/page/first") == PAGE
     with pytest.raises(FetchError) as caught:
         await engine.send("POST", web.url("/hangs-up/1"), HEADERS, b"a=1", TWO)
@@ -162,7 +162,7 @@ async def test_what_is_no_get_is_not_sent_twice(engine: HttpxEngine, web: Http2W
 async def test_a_server_that_ends_its_connections_politely_costs_nothing(
     engine: HttpxEngine, web: Http2Web
 ) -> None:
-    """GOAWAY behind an answer is how servers limit the requests of a connection."""
+    """Servers limit the requests of a connection with GOAWAY after an answer."""
     for n in range(5):
         assert await get(engine, web, f"/answers-and-leaves/{n}") == PAGE
     assert len(web.log) == 5 == web.connections
@@ -171,7 +171,7 @@ async def test_a_server_that_ends_its_connections_politely_costs_nothing(
 async def test_pages_that_the_server_has_not_begun_with_are_asked_for_again(
     engine: HttpxEngine, web: Http2Web
 ) -> None:
-    """GOAWAY names the last stream that counts; those behind it go to another connection."""
+    """GOAWAY names the last stream that counts; later ones use another connection."""
     neighbours = await begin(engine, web, "/waits/1", "/waits/2", "/waits/3")
     assert await get(engine, web, "/goaway/NO_ERROR/3/1") == PAGE
     assert await asyncio.gather(*neighbours) == [PAGE] * 3

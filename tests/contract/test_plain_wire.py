@@ -1,4 +1,4 @@
-"""The wire of plain GETs: its connections, its look-ups, and what it leaves to aiohttp."""
+"""Plain GETs: their connections, their look-ups, and the requests that are left to aiohttp."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_one_look_up_serves_all_connections_of_a_name() -> None:
 
 
 async def test_a_failed_look_up_is_asked_again() -> None:
-    """What DNS did once says nothing of the next time."""
+    """A failed look-up is not cached."""
     answers: Iterator[OSError | list[str]] = iter([OSError("no"), ["127.0.0.1"]])
 
     async def look_up(name: str, port: int) -> list[str]:
@@ -58,7 +58,7 @@ async def test_a_failed_look_up_is_asked_again() -> None:
 
 
 async def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And forgotten with their hosts; the next request makes a new one, and nobody notices."""
+    """Idle connections are closed and removed; the next request opens a new one."""
     async with MisbehavingWeb() as web, HttpEngine() as engine:
         for number in (1, 2):
             assert (await engine.get(web.url("/status/200"), HEADERS, PATIENT)).content == PAGE
@@ -100,13 +100,13 @@ async def test_a_host_is_not_forgotten_while_it_is_asked(monkeypatch: pytest.Mon
 def test_only_what_can_be_sent_as_it_is_is_plain(
     url: str, plain: tuple[str, str, str] | None
 ) -> None:
-    """A password, a fragment or a character that would end the request line is no plain GET."""
+    """A URL with a password, a fragment or a character that ends the request line is not plain."""
     assert split_plain(url) == plain
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "99999"])
 async def test_a_port_that_cannot_be_has_a_name(port: str) -> None:
-    """Whatever let it through, no socket gets it."""
+    """An invalid port is refused before any connection is made."""
     async with HttpEngine() as engine:
         with pytest.raises(BlockedAddress) as caught:
             await engine.get(f"http://127.0.0.1:{port}/", HEADERS, HopLimits(guard=OPEN))

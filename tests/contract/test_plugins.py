@@ -185,7 +185,7 @@ def test_an_engine_gets_the_jobs_options(package: Path, tmp_path: Path) -> None:
 def test_options_that_an_engine_does_not_take_are_told_before_the_crawl(
     package: Path, tmp_path: Path, options: str, says: str
 ) -> None:
-    """With what the plugin raised, and before a page is asked for."""
+    """The error has the plugin's message, and is raised before any page is requested."""
     job = f'name = "o"\nseeds = ["http://files.test/"]\n{FILES}'
     done = crawl_command(tmp_path, package, f"{job}[plugins.files]\n{options}\n")
     assert done.returncode == 2
@@ -225,7 +225,7 @@ def test_an_executor_may_skip_its_task(package: Path, tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_not_installed_is_told_before_the_crawl(tmp_path: Path) -> None:
-    """Not after hours of crawling, when nobody can write the items."""
+    """The error is raised at the start, not after hours when the items cannot be written."""
     job = 'name = "x"\nseeds = ["http://files.test/"]\n[output]\nto = ["plugin:nobody"]\n'
     done = crawl_command(tmp_path, None, job)
     assert done.returncode == 2

@@ -1,4 +1,5 @@
-"""Requests through real proxies: what arrives, what is checked before, whose fault a failure is."""
+"""Requests through real proxies: their content, the checks before them, and the codes of
+failures."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ async def test_a_proxy_with_a_password(kind: Kind, engine: Engine, web: Misbehav
 async def test_what_a_proxy_does_wrong_is_its_own_failure(
     engine: Engine, proxy: Proxy, web: MisbehavingWeb, fault: str
 ) -> None:
-    """`proxy`, for which no attempt is counted."""
+    """The code is `proxy`, which does not count as an attempt."""
     proxy.fault = fault
     if fault == "hang_up" and not isinstance(engine, HttpxEngine):
         assert (await failure(engine, web.url("/status/200"), proxy)).code == "proxy"

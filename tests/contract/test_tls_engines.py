@@ -1,4 +1,4 @@
-"""Certificates and protocols: what is trusted, what is shown, what is spoken."""
+"""TLS: trusted certificates, client certificates, protocols."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_client_certificate_is_shown(engine: Engine, made: Certificates)
 
 
 async def test_files_that_cannot_be_used_are_named(engine: Engine, tmp_path: Path) -> None:
-    """And the page is not asked."""
+    """The page is not requested."""
     (tmp_path / "junk").write_text("junk")
     for files in (limits(tmp_path / "none"), limits(cert=tmp_path / "junk")):
         error = await failure(engine, "https://127.0.0.1:1234/", files)

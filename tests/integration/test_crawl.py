@@ -244,7 +244,7 @@ async def test_an_output_that_cannot_be_written_is_named(shop: DemoServer, tmp_p
     async with EmbeddedCluster(tmp_path / "data", 1) as cluster:
         folder = tmp_path / "folder.jsonl"
         folder.mkdir()
-        with pytest.raises(UsageError, match="is no file"):
+        with pytest.raises(UsageError, match="is not a regular file"):
             await crawl(cluster, spec, [shop.url], folder)
         (trouble,) = cluster.snapshot().outputs.troubles
         assert trouble.error == "output_unwritable"

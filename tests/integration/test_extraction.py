@@ -126,7 +126,7 @@ def test_items_that_break_the_rules_are_set_aside_counted_and_exported(tmp_path:
     output = command("export", "prices", "--data", "d", "--problems", cwd=tmp_path).stdout
     (problem,) = map(json.loads, output.splitlines())
     assert problem["url"] == f"{origin}/bad"
-    assert problem["errors"] == {"price": "no number: 'call us'"}
+    assert problem["errors"] == {"price": "not a number: 'call us'"}
     both = command("export", "prices", "--data", "d", "--rejected", "--failed", cwd=tmp_path)
     assert both.returncode == 2
 

@@ -310,7 +310,7 @@ def test_an_old_output_that_cannot_be_written_fails_no_later_crawl(
     options = ("--rate", 0, "--max-pages", 10)
     failed = command(*arguments(shop, tmp_path, 'to = ["old.jsonl"]', *options), cwd=tmp_path)
     assert failed.returncode != 0, failed.stderr
-    assert "old.jsonl is no file" in failed.stderr, failed.stderr
+    assert "old.jsonl is not a regular file" in failed.stderr, failed.stderr
     job = json.loads(command("job", "books", "--data", "d", "--json", cwd=tmp_path).stdout)
     (output,) = job["outputs"]
     assert output["problem"].startswith("[output_unwritable]")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.fetch.wire.connection import HttpConnection, Unanswered, WireResponse
+from zcrawl.fetch.wire.connection import HttpConnection, StaleConnection, WireResponse
 
 LIMITS = HopLimits(max_bytes=100_000)
 HEAD = b"GET / HTTP/1.1\r\n\r\n"
@@ -54,7 +54,7 @@ def on_a_line(
 
 def ask(line: HttpConnection) -> asyncio.Future[WireResponse]:
     loop = asyncio.get_running_loop()
-    return line.ask(HEAD, LIMITS, loop.time() + 100)
+    return line.send(HEAD, LIMITS, loop.time() + 100)
 
 
 def cut_at(data: bytes, places: list[int]) -> list[bytes]:
@@ -166,7 +166,7 @@ def test_nonsense_has_a_name_and_ends_the_line(
         return waiting
 
     came, line, _ = on_a_line(play)
-    assert isinstance(came, WireResponse | FetchError | Unanswered), came
+    assert isinstance(came, WireResponse | FetchError | StaleConnection), came
     assert not line.usable
 
 
@@ -229,15 +229,15 @@ def test_a_process_that_stood_still_blames_no_server() -> None:
     try:
         line, wire = HttpConnection(loop), Wire()
         line.connection_made(wire)
-        waiting = line.ask(HEAD, HopLimits(read_s=15.0), loop.time() + 40.0)
+        waiting = line.send(HEAD, HopLimits(read_s=15.0), loop.time() + 40.0)
         loop.moment += 3_600.0  # it slept for an hour
-        line._look_at_the_clock()
+        line._check_timeouts()
         assert not waiting.done()
         loop.moment += 14.0
-        line._look_at_the_clock()
+        line._check_timeouts()
         assert not waiting.done()
         loop.moment += 1.5
-        line._look_at_the_clock()
+        line._check_timeouts()
         error = waiting.exception()
         assert isinstance(error, FetchError)
         assert error.code == "read_timeout"

@@ -12,7 +12,7 @@ from tests.property.test_line_answers import Wire
 from zcrawl.errors import FetchError
 from zcrawl.fetch.policy import MAX_HEAD_BYTES, RETRY_CLASS_OF
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.fetch.wire.connection import HttpConnection, Unanswered, WireResponse
+from zcrawl.fetch.wire.connection import HttpConnection, StaleConnection, WireResponse
 
 MAX_BYTES = 20_000
 LIMITS = HopLimits(max_bytes=MAX_BYTES)
@@ -129,7 +129,7 @@ def read(
         loop = asyncio.get_running_loop()
         line = HttpConnection(loop)
         line.connection_made(Wire())
-        waiting = line.ask(b"GET / HTTP/1.1\r\n\r\n", LIMITS, loop.time() + 100)
+        waiting = line.send(b"GET / HTTP/1.1\r\n\r\n", LIMITS, loop.time() + 100)
         count = 0
         for piece in pieces(rng, data):
             if waiting.done():
@@ -154,7 +154,7 @@ def check_end(came: object) -> None:
         case FetchError():
             assert came.code in RETRY_CLASS_OF
         case _:
-            assert isinstance(came, Unanswered), came
+            assert isinstance(came, StaleConnection), came
 
 
 @pytest.mark.parametrize("seed", range(30))

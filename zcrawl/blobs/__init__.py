@@ -1,6 +1,6 @@
-"""Where bodies are kept: a folder or S3, named by the hash of their content.
+"""Stores of bodies: a folder or S3, named by the hash of their content.
 
-`folder` and `s3` keep them, `limited` puts a time limit and a breaker around both.
+`folder` and `s3` store them, `limited` adds a time limit and a circuit breaker to both.
 
 Touches the world. Imported by outputs.files, roles and commands.
 """

@@ -1,10 +1,10 @@
-"""Calls to the place of bodies, with a time limit and a breaker; `roles.blobs` puts it around both.
+"""Call a store of bodies with a time limit and a circuit breaker. Used by `roles.blobs`.
 
-A folder on a network disk can hang for ever, and S3 can be away for an hour. Each call runs in a
-thread that may be left behind, and after failures in a row nothing is tried for a moment
-(`store.breaker`). The caller gets `blobs_unavailable` with the place and the reason, and tries
-again later: a worker as a retry of the page, the output loop with its next attempt. What the
-place itself says of one blob (`no_blob`, a damaged one, a full disk) passes through unchanged.
+A folder on a network disk can hang for ever, and S3 can be unavailable for an hour. Each call runs
+in a thread that may be abandoned, and after several failures in a row calls are refused for a
+moment (`store.breaker`). The caller gets `blobs_unavailable` with the place and the reason, and
+tries again later: a worker as a retry of the page, the output loop with its next attempt. Errors
+about one blob (`no_blob`, a damaged one) and a full disk are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from zcrawl.runtime.threads import LimitedThread
 from zcrawl.store.breaker import StoreBreaker
 
 LIMIT_S: Final = 60.0  # of one call; a body has megabytes at most
-MOST_STUCK: Final = 8  # threads that may be left behind
+MOST_STUCK: Final = 8  # threads that may be abandoned
 T = TypeVar("T")
 
 
 class Blobs(Protocol):
-    """What `folder` and `s3` have in common. May block."""
+    """The interface of `folder` and `s3`. Calls may block."""
 
     def put(self, data: bytes) -> str: ...
 
@@ -33,7 +33,7 @@ class Blobs(Protocol):
 
 
 class GuardedBlobs:
-    """The same calls. Several threads may use it at once."""
+    """A store with a time limit and a circuit breaker. Several threads may use it at once."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class GuardedBlobs:
         limit_s: float = LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`open_place` is called by the first call, in a thread as well: it may hang, too."""
+        """`open_place` runs with the first call, also in a thread, because it may hang too."""
         self._where, self._limit_s, self._clock = where, limit_s, clock
         self._open_place = open_place
         self._place: Blobs | None = None
@@ -64,7 +64,7 @@ class GuardedBlobs:
             result = future.result(self._limit_s)
         except TimeoutError:
             if future.done():
-                raise  # of the call itself, just now
+                raise  # raised by the call itself
             reason = f"no answer within {self._limit_s:.0f} s"
             with self._lock:
                 self._stuck.append(thread)
@@ -89,12 +89,13 @@ class GuardedBlobs:
         return place
 
     def _thread(self) -> LimitedThread:
-        """An idle one; StoreUnavailable while the breaker is open or too many calls hang."""
+        """Return an idle thread; StoreUnavailable while the breaker is open or too many calls
+        hang."""
         with self._lock:
-            back = [thread for thread in self._stuck if not thread.busy]
-            if back:
+            recovered = [thread for thread in self._stuck if not thread.busy]
+            if recovered:
                 self._stuck = [thread for thread in self._stuck if thread.busy]
-                self._idle += back
+                self._idle += recovered
             wait_s = self._breaker.wait_s(self._clock())
             if wait_s > 0:
                 raise StoreUnavailable(
@@ -110,7 +111,8 @@ class GuardedBlobs:
             return self._idle.pop() if self._idle else LimitedThread("zcrawl-blobs")
 
     def _release(self, thread: LimitedThread, failure: str | None) -> None:
-        """`failure`: why the place is away; empty: it answered; None: it says nothing of it."""
+        """Return a thread. `failure`: why the store is unavailable; empty: it answered; None:
+        unknown."""
         with self._lock:
             self._idle.append(thread)
             if failure:

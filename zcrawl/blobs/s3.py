@@ -1,8 +1,9 @@
-"""Blobs and finished parts of outputs in S3, or what speaks its language. Needs the extra `s3`.
+"""Store blobs and finished parts of outputs in S3 or a compatible service. Needs the extra `s3`.
 
 Used by workers (bodies), by masters (parts, archives) and by `export`. A blob's name is the SHA-256
-of its content, a part's name follows from its number: writing one again writes the same, so a crash
-between a write and its commit leaves nothing twice. Credentials and endpoint come from the usual
+of its content, a part's name follows from its number: a repeated write replaces the same object, so
+a crash between a write and its commit leaves no duplicates. Credentials and endpoint come from the
+usual
 environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL …), never from a job.
 """
 
@@ -23,7 +24,7 @@ RETRY_S: Final = 10
 
 
 class S3Blobs:
-    """The same calls as `folder.FileBlobs`. Blocking: called in threads."""
+    """Blobs in S3, with the calls of `folder.FileBlobs`. Calls block, so use threads."""
 
     def __init__(self, url: str) -> None:
         """`url` is s3://bucket/prefix."""
@@ -51,19 +52,21 @@ class S3Blobs:
         except (FileNotFoundError, BaseError) as error:
             if "NotFound" in type(error).__name__ or isinstance(error, FileNotFoundError):
                 raise StoreError(f"there is no blob {name} in {self._url}", code=NO_BLOB) from error
-            raise _away(self._url, error) from error
+            raise _unavailable(self._url, error) from error
         if hashlib.sha256(data).hexdigest() != name:
-            raise StoreCorrupt(f"the blob {name} in {self._url} does not hold what its name says")
+            raise StoreCorrupt(
+                f"the blob {name} in {self._url} is damaged: its content does not match its name"
+            )
         return data
 
     def _key(self, name: str) -> str:
         if len(name) != NAME_LENGTH or set(name) - set("0123456789abcdef"):
-            raise StoreError(f"{name!r} is no name of a blob", code=BAD_BLOB_NAME)
+            raise StoreError(f"{name!r} is not the name of a blob", code=BAD_BLOB_NAME)
         return "/".join(part for part in (self._prefix, name[:2], name[2:4], name) if part)
 
 
 def upload(url: str, path: Path) -> None:
-    """A finished file under its name."""
+    """Upload a finished file."""
     bucket, key = key_of(url)
     put(open_store(bucket), key, path, url)
 
@@ -95,9 +98,9 @@ def put(store: Any, key: str, data: bytes | Path, url: str) -> None:
     try:
         obstore.put(store, key, data)
     except (BaseError, OSError) as error:
-        raise _away(url, error) from error
+        raise _unavailable(url, error) from error
 
 
-def _away(url: str, error: Exception) -> StoreUnavailable:
+def _unavailable(url: str, error: Exception) -> StoreUnavailable:
     reason = " ".join(str(error).split())[:300]
     return StoreUnavailable(f"{url}: {reason}", code=S3_UNAVAILABLE)

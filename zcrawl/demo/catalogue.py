@@ -1,8 +1,9 @@
-"""The demo site's content: a book catalogue made from a seed.
+"""The content of the demo site: a book catalogue made from a seed.
 
-Decides which pages exist and what they say; `server` serves them, `zcrawl demo` crawls
-them, and tests compare a crawl to `paths()`. Every choice is a hash of (seed, what is chosen), not
-a draw from a random stream: a page can be made alone, and is the same on every Python version.
+Decides which pages exist and what they contain; `server` serves them, `zcrawl demo` crawls them,
+and tests compare a crawl to `paths()`. Every choice is a hash of the seed and the name of the
+choice, not a number of a random generator: a page can be made alone, and is the same on every
+Python version.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Dice:
-    """Choices that depend on the seed and on the name of the choice, on nothing else."""
+    """Choices that depend only on the seed and on the name of the choice."""
 
     seed: int
 
@@ -42,7 +43,8 @@ class _Dice:
 
 
 class DemoCatalogue:
-    """A site: home → tags → lists with pagination → books. The same arguments, the same site."""
+    """A site: home → tags → lists with pagination → books. The same arguments give the same
+    site."""
 
     def __init__(self, seed: int = 1, books: int = 600, tags: int = 24) -> None:
         if books < 0 or tags < 1:
@@ -59,11 +61,11 @@ class DemoCatalogue:
         self._by_path = {book.path: book for book in self._books}
 
     def paths(self) -> list[str]:
-        """Every page of the site, each once, in a fixed order. Robots.txt is not a page."""
+        """Return every page of the site once, in a fixed order. robots.txt is not a page."""
         return ["/", "/tags/", *self._lists, *self._by_path]
 
     def page(self, path: str) -> str | None:
-        """The HTML behind a path, or None when the site has no such page."""
+        """Return the HTML of a path, or None if the site has no such page."""
         if path == "/":
             return pages.home(self._tags, self._books[:FEATURED])
         if path == "/tags/":
@@ -90,7 +92,7 @@ class DemoCatalogue:
 
 
 def _tag(number: int) -> Tag:
-    """The nth tag; past the end of the word list the words come again, numbered."""
+    """Return the nth tag; after the end of the word list, words are repeated with a number."""
     again, index = divmod(number, len(words.TAGS))
     name = words.TAGS[index] if not again else f"{words.TAGS[index]} {again + 1}"
     return Tag(name, f"/tags/{_slug(name)}/")

@@ -1,4 +1,4 @@
-"""The demo site's HTML. Called by `catalogue`; strings in, strings out."""
+"""The HTML of the demo site. Called by `catalogue`. Pure."""
 
 from __future__ import annotations
 

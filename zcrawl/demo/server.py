@@ -1,8 +1,8 @@
-"""Serves the demo catalogue on loopback: a small HTTP/1.1 server with keep-alive.
+"""Serve the demo catalogue on loopback: a small HTTP/1.1 server with keep-alive.
 
 Used by `zcrawl demo` and by tests. It answers GET and HEAD for the pages of one catalogue and
-for robots.txt, and is no web server for anything else. `DemoServer` lives in the caller's event
-loop; `demo_site` gives a caller without one a server in a thread of its own.
+for robots.txt, and nothing else. `DemoServer` runs in the caller's event loop; `demo_site` runs a
+server in a separate thread, for callers without an event loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REASONS = {
 
 
 class DemoServer:
-    """`async with DemoServer(DemoCatalogue(seed=1)) as server: ... server.url`"""
+    """A server; use `async with DemoServer(DemoCatalogue(seed=1)) as server`, then `server.url`."""
 
     def __init__(self, catalogue: DemoCatalogue | None = None, port: int = 0) -> None:
         self._catalogue = catalogue if catalogue is not None else DemoCatalogue()
@@ -41,7 +41,7 @@ class DemoServer:
 
     @property
     def url(self) -> str:
-        """The address of the home page, with its slash; known once the server is entered."""
+        """The URL of the home page; valid after the server has started."""
         return f"http://{LOOPBACK}:{self._port}/"
 
     async def __aenter__(self) -> DemoServer:
@@ -82,7 +82,7 @@ class DemoServer:
     async def _one_request(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Answers one request; True when the connection may carry another."""
+        """Answer one request; return whether the connection may be used for another."""
         try:
             async with asyncio.timeout(IDLE_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -100,7 +100,7 @@ class DemoServer:
 
 
 def respond(catalogue: DemoCatalogue, head: bytes) -> tuple[bytes, bool]:
-    """The bytes that answer one request head, and whether the connection stays open."""
+    """Return the answer to a request, and whether the connection stays open."""
     first, *lines = head.decode("latin-1").split("\r\n")
     fields = {
         name.strip().lower(): value.strip().lower()
@@ -142,7 +142,7 @@ def _answer(
 
 @contextlib.contextmanager
 def demo_site(catalogue: DemoCatalogue | None = None) -> Iterator[DemoServer]:
-    """A DemoServer in a thread with its own event loop, for callers that have none."""
+    """Run a DemoServer in a thread with its own event loop, for callers without one."""
     server = DemoServer(catalogue)
     started = threading.Event()
     failure: list[OSError] = []

@@ -1,11 +1,11 @@
-"""Undoes the Content-Encoding of a body, piece by piece, and holds the body to its limit.
+"""Decode the Content-Encoding of a body, piece by piece, and enforce the limit of its size.
 
-Called by every engine with what it receives, so that all of them read the same encodings, have the
-same limits and fail with the same names. Pure.
+Called by every engine with the received bytes, so that all engines have the same encodings, limits
+and names of failures. Pure.
 
-A decoder gives bounded output. What it could not give yet it gives when it is fed nothing, so a
-bomb costs no more memory than a page of the size that is allowed. brotli and zstd are loaded by the
-first body that needs them (1 and 6 ms).
+Each call of a decoder returns bounded output; more output follows when it is called with no data.
+So a decompression bomb needs no more memory than a page of the allowed size. brotli and zstd are
+loaded by the first body that needs them (1 and 6 ms).
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from zcrawl.fetch.policy import fetch_error
 from zcrawl.model.reasons.failure import BAD_ENCODING, TOO_LARGE, TRUNCATED
 
 ACCEPT_ENCODING: Final = "gzip, deflate, br, zstd"
-# Archives keep bodies as they came, and what reads archives (warcio) does not know zstd.
+# Archives store bodies as received, and programs that read archives (warcio) do not know zstd.
 ARCHIVABLE_ENCODING: Final = "gzip, deflate, br"
 
 MAX_ENCODINGS: Final = 5  # stacked Content-Encodings, as curl and urllib3 allow; more is an attack
 MAX_MEMBERS: Final = 1000  # of gzip or zstd; each costs a copy of the rest of its chunk
-_PIECE: Final = 65_536  # what an inner decoder hands to the next one at most
+_PIECE: Final = 65_536  # most bytes that a decoder passes to the next one
 _WINDOW_LOG: Final = 23  # of zstd: 8 MB, the most that a Content-Encoding may need (RFC 9659)
-# Encodings that we did not ask for and cannot read. Unknown words ("utf-8", "none") are common in
-# the wild in front of a plain body and are ignored, as browsers do.
+# Encodings that we do not offer and cannot read. Unknown words ("utf-8", "none") with a plain body
+# are common on the web, and are ignored as browsers do.
 _UNREADABLE: Final = frozenset({"compress", "x-compress", "dcb", "dcz"})
 
 
 class _Undecodable(Exception):
-    """What a decoder was fed is not in its encoding."""
+    """The data is not in the encoding of the decoder."""
 
 
 class _Decoder(Protocol):
-    """One Content-Encoding, undone piece by piece with bounded output."""
+    """A decoder of one Content-Encoding, with bounded output."""
 
     def feed(self, data: bytes, limit: int) -> bytes:
-        """Take `data` and give at most `limit` bytes (a codec may exceed it by a buffer)."""
+        """Decode `data`; return at most `limit` bytes (a codec may exceed it by a buffer)."""
         ...
 
     @property
     def pending(self) -> bool:
-        """Whether `feed(b"", …)` may give more output."""
+        """Whether `feed(b"", …)` may return more output."""
         ...
 
     @property
@@ -56,12 +56,12 @@ class _Zlib:
 
     def __init__(self, gzip: bool) -> None:
         self._gzip = gzip
-        self._head = b""  # of deflate, until two bytes tell its kind
+        self._head = b""  # of deflate, until there are two bytes that show its kind
         self._object = zlib.decompressobj(31) if gzip else None
         self._left = b""
         self._full = False  # the output filled its limit: zlib may hold more without any input
         self._members = 1
-        self._garbage = False  # bytes behind the last gzip member, ignored like everybody does
+        self._garbage = False  # bytes after the last gzip member, ignored as browsers do
 
     def feed(self, data: bytes, limit: int) -> bytes:
         if self._object is None:
@@ -102,7 +102,7 @@ class _Zlib:
 
 
 class _Brotli:
-    """Bytes behind the end of the stream are an error of the library's, which keeps the rest."""
+    """brotli. Bytes after the end of the stream are an error of the library."""
 
     def __init__(self) -> None:
         import brotli
@@ -121,8 +121,8 @@ class _Brotli:
 
     @property
     def pending(self) -> bool:
-        # `can_accept_more_data` tells only of input: output can be left although it is true, and
-        # also after a call that gave less than its limit. A call that gives nothing is the end.
+        # `can_accept_more_data` is about input only: output can be left although it is true, and
+        # also after a call that returned less than its limit. A call without output is the end.
         return self._gave and not self._object.is_finished()
 
     @property
@@ -131,7 +131,7 @@ class _Brotli:
 
 
 class _Zstd:
-    """All frames, also skippable ones, which give nothing."""
+    """zstd with all frames, also skippable ones, which have no output."""
 
     def __init__(self) -> None:
         if sys.version_info >= (3, 14):
@@ -145,7 +145,7 @@ class _Zstd:
         self._object = zstd.ZstdDecompressor(options=self._options)
         self._left = b""
         self._frames = 1
-        self._garbage = False  # bytes behind the last frame, ignored as with gzip
+        self._garbage = False  # bytes after the last frame, ignored as with gzip
 
     def feed(self, data: bytes, limit: int) -> bytes:
         if self._left:
@@ -183,7 +183,7 @@ def _check_members(count: int, encoding: str) -> None:
 
 
 def _decoders(content_encoding: str) -> list[_Decoder]:
-    """The decoders of a Content-Encoding, in the order in which they are undone."""
+    """Return the decoders of a Content-Encoding, in the order in which they are applied."""
     decoders: list[_Decoder] = []
     for word in reversed(content_encoding.lower().split(",")):
         name = word.strip()
@@ -203,14 +203,14 @@ def _decoders(content_encoding: str) -> list[_Decoder]:
 
 
 class BodyReader:
-    """Undoes the Content-Encoding of one body and holds it to its limit, raw and decoded.
+    """Decodes one body, and limits its size, raw and decoded.
 
-    An engine feeds what it receives. No more than one piece beyond the limit is ever in memory,
-    whatever the body expands to.
+    An engine feeds the received bytes. At most one piece beyond the limit is in memory, however
+    large the decoded body would be.
     """
 
     def __init__(self, content_encoding: str, max_bytes: int, keeps: bool = False) -> None:
-        """`keeps`: what was fed is there in the end, if it had to be decoded."""
+        """`keeps`: keep the received bytes of an encoded body for `raw_body`."""
         self._decoders = _decoders(content_encoding) if content_encoding else []
         self._fed: list[bytes] | None = [] if keeps else None
         self._max_bytes = max_bytes
@@ -220,11 +220,11 @@ class BodyReader:
 
     @property
     def decodes(self) -> bool:
-        """Whether the body differs from what was sent, so that its headers no longer fit."""
+        """Whether the body is encoded, so that some headers do not fit the decoded one."""
         return bool(self._decoders)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The decoded pieces that `data` gives; FetchError too_large or bad_encoding."""
+        """Return the decoded pieces of `data`; FetchError too_large or bad_encoding."""
         self.raw_bytes += len(data)
         if self.raw_bytes > self._max_bytes:
             raise self.too_large("sent")
@@ -235,22 +235,22 @@ class BodyReader:
             self._fed.append(data)
         out: list[bytes] = []
         try:
-            self._undo(0, data, out)
+            self._decode(0, data, out)
         except _Undecodable as error:
             raise fetch_error(BAD_ENCODING, f"the body does not decompress: {error}") from error
         return out
 
     @property
-    def as_it_came(self) -> bytes | None:
-        """The body before decoding; None: it was not decoded, or nobody asked to keep it."""
+    def raw_body(self) -> bytes | None:
+        """The body before decoding; None if it was not encoded or not kept."""
         return b"".join(self._fed) if self._fed and self._decoders else None
 
     def finish(self) -> None:
-        """The body has ended; FetchError truncated if its encoding says that more should come."""
+        """Check that the body is complete; FetchError truncated if its encoding has not ended."""
         if self.raw_bytes and not all(decoder.complete for decoder in self._decoders):
             raise fetch_error(TRUNCATED, "the compressed body ends too early")
 
-    def _undo(self, index: int, data: bytes, out: list[bytes]) -> None:
+    def _decode(self, index: int, data: bytes, out: list[bytes]) -> None:
         decoder = self._decoders[index]
         last = index == len(self._decoders) - 1
         while True:
@@ -262,12 +262,12 @@ class BodyReader:
                     raise self.too_large("decoded")
                 out.append(piece)
             elif piece:
-                # Else an inner stream that gives nothing (a file name without end in a gzip
-                # header) could be as long as the outer one makes it.
+                # Otherwise an inner stream without output (an endless file name in a gzip header)
+                # could be as long as the outer stream makes it.
                 self._between_bytes += len(piece)
                 if self._between_bytes > self._max_bytes:
                     raise self.too_large("between two encodings")
-                self._undo(index + 1, piece, out)
+                self._decode(index + 1, piece, out)
             if not decoder.pending:
                 return
             data = b""

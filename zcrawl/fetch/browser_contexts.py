@@ -1,11 +1,11 @@
-"""Decides which browser contexts are used again, and which have served long enough.
+"""Decide which browser contexts are reused, and which are closed.
 
-A context has one run's cookies and storage for one host; to make one takes a tenth of a second.
-Called by `browser.engine`, which makes and closes what is decided here. Pure: it is told the time.
+A context has the cookies and storage of one run for one host; creating one takes a tenth of a
+second. Called by `browser.engine`, which creates and closes the contexts. Pure: the time comes in.
 
     in use    pages are open in it; another page of its key may join
-    resting   no page is open; taken again, or closed after `IDLE_S`
-    worn      it has served MOST_PAGES pages or lived MOST_S: no page joins, closed when it is free
+    resting   no page is open; reused, or closed after `IDLE_S`
+    worn      it has served MOST_PAGES pages or is MOST_S old: no page joins, closed when it is free
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Final
 MOST_PAGES: Final = 200
 MOST_S: Final = 600.0
 IDLE_S: Final = 20.0
-MOST_CONTEXTS: Final = 24  # resting ones beyond that go first
+MOST_CONTEXTS: Final = 24  # above this, the resting contexts are closed first
 
 
 @dataclasses.dataclass(slots=True)
 class Slot:
-    """One context's life. `number` names it."""
+    """One context, identified by `number`."""
 
     number: int
     key: Hashable
@@ -33,7 +33,9 @@ class Slot:
     dead: bool = False
 
 
-class Shelf:
+class ContextShelf:
+    """The open contexts."""
+
     def __init__(self) -> None:
         self._slots: dict[int, Slot] = {}
         self._next = 0
@@ -46,7 +48,7 @@ class Shelf:
         return sum(slot.running for slot in self._slots.values())
 
     def take(self, key: Hashable, now: float) -> Slot | None:
-        """A context for one more page of `key`; None: make one, and `add` it."""
+        """Return a context for one more page of `key`; None: create one and `add` it."""
         for slot in self._slots.values():
             if slot.key == key and not self._worn(slot, now):
                 slot.running += 1
@@ -55,20 +57,20 @@ class Shelf:
         return None
 
     def add(self, key: Hashable, now: float) -> Slot:
-        """A new context, with its first page."""
+        """Add a new context with its first page."""
         self._next += 1
         slot = self._slots[self._next] = Slot(self._next, key, now, now, running=1)
         return slot
 
     def give_back(self, slot: Slot, now: float, *, broken: bool = False) -> None:
-        """A page is over. A broken context is used for nothing else."""
+        """Record the end of a page. A broken context is not reused."""
         slot.running -= 1
         slot.served += 1
         slot.used_at = now
         slot.dead = slot.dead or broken
 
     def expired(self, now: float) -> list[Slot]:
-        """Contexts to close now; they are forgotten here."""
+        """Remove and return the contexts to close now."""
         free = [slot for slot in self._slots.values() if not slot.running]
         gone = [s for s in free if self._worn(s, now) or now - s.used_at >= IDLE_S]
         rest = sorted((s for s in free if s not in gone), key=lambda s: s.used_at)
@@ -78,7 +80,7 @@ class Shelf:
         return gone
 
     def clear(self) -> None:
-        """The browser is gone, and all contexts with it."""
+        """Remove all contexts, because the browser has ended."""
         for slot in self._slots.values():
             slot.dead = True
         self._slots.clear()
@@ -88,7 +90,7 @@ class Shelf:
         return slot.dead or old
 
     def check(self) -> None:
-        """The invariants: nobody runs a negative number, and the dead are not taken."""
+        """Assert the invariants: the number of open pages is never negative or above the limit."""
         for slot in self._slots.values():
             assert slot.running >= 0, slot
             assert slot.served + slot.running <= MOST_PAGES, slot

@@ -1,7 +1,7 @@
-"""Decides what a page in the browser may do, and what its answers and its failures mean.
+"""Decide what a page in the browser may do, and what its answers and failures mean.
 
 Called by `browser.tab` for each request that a page makes and for each answer to its document.
-Pure: no browser is needed to try it.
+Pure: tests need no browser.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from zcrawl.model.reasons.failure import (
 from zcrawl.model.spec import Browser
 
 MOST_RELOADS: Final = 3  # of a page by itself
-# What the wire's answer says that is not true of the rendered document any more.
+# Headers of the server's answer that are not true for the rendered document.
 _UNTRUE: Final = frozenset(
     {"content-encoding", "content-length", "content-type", "transfer-encoding"}
 )
-# The browser writes these itself, or they would spoil what it does by them.
+# The browser writes these itself; other values would break its own logic.
 _ITS_OWN: Final = frozenset({"user-agent", "cookie", "host", "accept", "accept-encoding"})
 _HTML: Final = ("", "text/html", "application/xhtml+xml")
 
@@ -50,8 +50,8 @@ _KINDS: Final = {
     "beacon": frozenset({"ping", "beacon", "cspreport"}),
     "iframe": frozenset({"document"}),
 }
-# The networks whose requests serve advertising and its measurement, by domain. Not a filter list:
-# the few that most pages load, and that no crawl wants.
+# Domains of advertising and tracking networks. Not a complete filter list: only the few that most
+# pages load and that no crawl needs.
 _AD_DOMAINS = """
     adform.net adnxs.com adroll.com adsafeprotected.com adsrvr.org amazon-adsystem.com
     bidswitch.net bluekai.com casalemedia.com chartbeat.com criteo.com criteo.net crwdcntrl.net
@@ -66,23 +66,23 @@ AD_DOMAINS: Final = frozenset(_AD_DOMAINS.split())
 
 
 class Step(enum.Enum):
-    """What becomes of the answer to a page's own document."""
+    """What to do with the answer to a page's own document."""
 
-    RENDER = "render"  # HTML: let the browser have it
-    TAKE = "take"  # a body that is no page: as it came
-    LEAVE = "leave"  # a redirect or a failure: its head says all
+    RENDER = "render"  # HTML: the browser renders it
+    TAKE = "take"  # a body that is not HTML: return it unchanged
+    LEAVE = "leave"  # a redirect or a failure: status and headers are enough
 
 
 class NavigationDecision(enum.Enum):
-    """What becomes of a page that wants to be somewhere else."""
+    """What to do when a page navigates to another URL."""
 
-    FOLLOW = "follow"  # go along
-    REPORT = "report"  # it is a redirect: the pipeline decides, as with every redirect
-    REFUSE = "refuse"  # stay
+    FOLLOW = "follow"  # let the browser navigate
+    REPORT = "report"  # return it as a redirect: the pipeline decides, as with every redirect
+    REFUSE = "refuse"  # block the navigation
 
 
 class RequestBudget:
-    """What one page may still ask for."""
+    """The requests that one page may still make."""
 
     def __init__(self, orders: Browser) -> None:
         self._blocked = frozenset(kind for name in orders.block for kind in _KINDS.get(name, ()))
@@ -92,7 +92,7 @@ class RequestBudget:
         self.refused = 0
 
     def allows(self, kind: str, url: str) -> bool:
-        """Whether a request of this kind (Chromium's word) may be made; counts it."""
+        """Return whether a request of this kind (Chromium's name) may be made, and count it."""
         if kind in self._blocked or self._left <= 0 or (self._ads and is_ad(url)):
             self.refused += 1
             return False
@@ -102,7 +102,7 @@ class RequestBudget:
 
 
 def is_ad(url: str) -> bool:
-    """Whether the URL's host is of a network of advertising."""
+    """Return whether the URL's host belongs to an advertising network."""
     if not url.startswith(("http://", "https://")):
         return False
     name = host_name_of(url)
@@ -114,7 +114,7 @@ def is_ad(url: str) -> bool:
 
 
 def on_answer(status: int, headers: Mapping[str, str]) -> Step:
-    """`headers` have names in lower case."""
+    """Decide what to do with an answer. `headers` have names in lower case."""
     if not 200 <= status < 300:
         return Step.LEAVE
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -123,7 +123,7 @@ def on_answer(status: int, headers: Mapping[str, str]) -> Step:
 
 
 def on_later_answer(status: int, location: str, origin: str) -> bool:
-    """Whether a document that came after a click may be shown: one that leads away may not."""
+    """Return whether a document after a click may be shown; redirects to other origins may not."""
     if status not in REDIRECT_STATUSES:
         return True
     try:
@@ -133,7 +133,7 @@ def on_later_answer(status: int, location: str, origin: str) -> bool:
 
 
 def on_move(here: str, target: str, reloads: int, clicked: bool) -> NavigationDecision:
-    """The page's main frame is about to leave `here` for `target`."""
+    """Decide about a navigation of the main frame from `here` to `target`."""
     if target.partition("#")[0] == here.partition("#")[0]:
         return NavigationDecision.FOLLOW if reloads < MOST_RELOADS else NavigationDecision.REFUSE
     if not clicked:
@@ -143,7 +143,7 @@ def on_move(here: str, target: str, reloads: int, clicked: bool) -> NavigationDe
 
 
 def own_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Of the job's headers, those that the browser is told to send to the page's own origin."""
+    """Return the job's headers that the browser should send to the page's own origin."""
     return {k.lower(): v for k, v in headers.items() if k.lower() not in _ITS_OWN}
 
 
@@ -152,13 +152,13 @@ def user_agent(headers: Mapping[str, str]) -> str:
 
 
 def rendered_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The document's headers as they are true of its rendered text."""
+    """Return the document's headers, adapted to its rendered text."""
     kept = [(name, value) for name, value in headers if name.lower() not in _UNTRUE]
     return [*kept, ("content-type", "text/html; charset=utf-8")]
 
 
 def taken_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The headers of a body that the browser has decompressed."""
+    """Return the headers of a body that the browser has decompressed."""
     untrue = _UNTRUE - {"content-type"}
     return [(name, value) for name, value in headers if name.lower() not in untrue]
 
@@ -167,16 +167,17 @@ def taken_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def cookies_of(header: str, url: str) -> list[dict[str, str]]:
-    """A Cookie header as the browser's own cookies for that URL."""
+    """Convert a Cookie header into cookies of the browser for that URL."""
     pairs = (part.strip().partition("=") for part in header.split(";"))
     return [{"name": name, "value": value, "url": url} for name, equals, value in pairs if equals]
 
 
 def set_cookie(cookie: Mapping[str, Any], utc: float) -> str:
-    """A cookie of the browser as the header that set it: engines tell cookies by headers."""
+    """Convert a cookie of the browser into a Set-Cookie header, because engines report cookies
+    so."""
     parts = [f"{cookie['name']}={cookie['value']}", f"Path={cookie.get('path') or '/'}"]
     domain = str(cookie.get("domain") or "")
-    if domain.startswith("."):  # else it is of the host alone
+    if domain.startswith("."):  # otherwise for this host only
         parts.append(f"Domain={domain[1:]}")
     expires = float(cookie.get("expires") or -1)
     if expires > 0:
@@ -188,7 +189,7 @@ def set_cookie(cookie: Mapping[str, Any], utc: float) -> str:
 
 # ---------------------------------------------------------------- failures
 
-# Chromium's names (net::ERR_...), the first that is found; what is behind them gets ours.
+# Chromium's error names (net::ERR_...) and our codes; the first match counts.
 _CODES: Final = (
     ("ERR_NAME_NOT_RESOLVED", DNS),
     ("ERR_CONNECTION_REFUSED", CONNECT),
@@ -222,12 +223,12 @@ _CODES: Final = (
 
 
 def code_of(text: str) -> str:
-    """The code of a failure that the browser tells in words."""
+    """Return our code for a failure text of the browser."""
     return next((code for word, code in _CODES if word in text), ENGINE)
 
 
 def start_failure(text: str) -> str:
-    """The one line that says why Chromium did not start, of the many that playwright tells."""
+    """Return the line of playwright's message that says why Chromium did not start."""
     lines = text.splitlines() or [""]
     error_lines = [line for line in lines if "FATAL" in line or "error while loading" in line]
     return (error_lines or lines)[0].strip()[:MAX_MESSAGE]

@@ -1,16 +1,16 @@
-"""Decides which cookies a server may set, and which server gets them: RFC 6265bis.
+"""Decide which cookies a server may set, and which server gets them (RFC 6265bis).
 
-Called by `wire.cookie_jar`, which keeps a run's cookies. Pure: the time comes in. The invariants of
-a jar, whatever was put into it:
+Called by `wire.cookie_jar`, which keeps the cookies of a run. Pure: the time comes in. The
+invariants of a jar, whatever servers send:
 
-- A cookie with a domain is of a host below it, and the domain is no public suffix (`co.uk`,
-  `github.io`) and no address: otherwise it would be sent to sites of other owners.
-- A cookie without one goes back to exactly the host that set it, on any port.
-- A secure cookie came over https and leaves over https only; `__Secure-` and `__Host-` names keep
-  what they promise.
+- A cookie with a domain was set by a host of that domain, and the domain is neither a public suffix
+  (`co.uk`, `github.io`) nor an address: otherwise it would be sent to sites of other owners.
+- A cookie without a domain is sent only to the host that set it, on any port.
+- A secure cookie was received over https and is sent only over https; the rules of `__Secure-` and
+  `__Host-` names hold.
 
-Why not `http.cookiejar`: it takes `Domain=.co.uk`, sends a host's own cookies to its subdomains,
-knows no prefixes, and raises for some dates.
+`http.cookiejar` was rejected: it accepts `Domain=.co.uk`, sends a host's own cookies to its
+subdomains, ignores the prefixes, and raises errors for some dates.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _Key = tuple[str, bool, str, str]
 
 
 class CookiePlace(msgspec.Struct, frozen=True):
-    """Where an answer came from, or a request goes to."""
+    """The URL of an answer or a request, as far as cookies depend on it."""
 
     host: str  # lower case, without brackets and port
     path: str  # begins with /
@@ -71,7 +71,7 @@ class Cookie(msgspec.Struct, frozen=True):
     host_only: bool
     path: str
     secure: bool
-    expires: float | None  # Unix time; None: with the run
+    expires: float | None  # Unix time; None: at the end of the run
 
     @property
     def key(self) -> _Key:
@@ -86,7 +86,7 @@ class Cookie(msgspec.Struct, frozen=True):
         )
 
     def is_of(self, host: str) -> bool:
-        """Whether the host may set it, and gets it."""
+        """Return whether the host may set it, and gets it."""
         if self.host_only:
             return host == self.domain
         return is_in_domain(host, self.domain) and may_span_hosts(self.domain)
@@ -96,15 +96,16 @@ class Cookie(msgspec.Struct, frozen=True):
 
 
 class Jar:
-    """The cookies of one run, by domain: a request looks at those of its own domains only, however
-    many hosts the run has met."""
+    """The cookies of one run, by domain, so that a request reads only those of its own domains,
+    however many hosts the run has."""
 
     def __init__(self) -> None:
         self._domains: dict[str, dict[_Key, tuple[int, Cookie]]] = {}  # with when it was first set
         self._serial = 0
 
     def of_host(self, host: str) -> list[Cookie]:
-        """What the host may set and gets, in the order in which it was first set."""
+        """Return the cookies that the host may set and gets, in the order in which they were first
+        set."""
         entries: list[tuple[int, Cookie]] = []
         domain = host
         while domain:
@@ -117,7 +118,7 @@ class Jar:
         ]
 
     def put(self, cookie: Cookie, now: float) -> None:
-        """Keep it in the place of an older one; one that is over takes the older one away."""
+        """Store a cookie, and replace an older one; an expired cookie deletes the older one."""
         if cookie.is_over(now):
             self.remove(cookie)
             return
@@ -133,19 +134,19 @@ class Jar:
             self._domains.pop(cookie.domain, None)
 
     def set_by(self, place: CookiePlace, header: str, now: float) -> None:
-        """Take a Set-Cookie header of an answer; what breaks the rules changes nothing."""
+        """Store the cookie of a Set-Cookie header; an invalid one is ignored."""
         cookie = read_set_cookie(header, place, now)
         if cookie is None or (not place.secure and self._has_secure(cookie, place.host)):
             return
         self.put(cookie, now)
 
     def for_request(self, place: CookiePlace, now: float) -> list[Cookie]:
-        """What is sent, the longest path first."""
+        """Return the cookies to send, the longest path first."""
         own = [cookie for cookie in self.of_host(place.host) if cookie.goes_to(place, now)]
         return sorted(own, key=lambda cookie: -len(cookie.path))
 
     def _has_secure(self, other: Cookie, host: str) -> bool:
-        """Whether a cookie that came over https would be hidden or replaced by this one."""
+        """Return whether this cookie would hide or replace a cookie received over https."""
         return any(
             cookie.secure and cookie.name == other.name and _is_below(other.path, cookie.path)
             for cookie in self.of_host(host)
@@ -153,14 +154,15 @@ class Jar:
 
 
 def read_set_cookie(header: str, place: CookiePlace, now: float) -> Cookie | None:
-    """The cookie that a Set-Cookie header of `place` sets; None if it may not, or sets none."""
+    """Return the cookie of a Set-Cookie header of `place`; None if it is not valid or not
+    allowed."""
     pair, *rest = header.split(";")
     name, equals, value = (part.strip(_SPACES) for part in pair.partition("="))
     if not equals:
         name, value = "", name
     text = name + value
     if not text or len(text) > MAX_COOKIE or not (text.isascii() and text.isprintable()):
-        return None  # what no header can carry is not kept
+        return None  # it could not be sent in a header
     attributes = dict(_attributes(rest))  # the last of each name counts
     secure = "secure" in attributes
     if secure and not place.secure:
@@ -177,14 +179,14 @@ def read_set_cookie(header: str, place: CookiePlace, now: float) -> Cookie | Non
     path = attributes.get("path", "")
     if not path.startswith("/"):
         path = _default_path(place.path)
-    if not _keeps_its_promise(name or value, attributes, place):
+    if not _obeys_prefix(name or value, attributes, place):
         return None
     expires = _expires(attributes, now)
     return Cookie(name, value, domain, host_only, path, secure, expires)
 
 
 def may_span_hosts(domain: str) -> bool:
-    """Whether all hosts of the domain have one owner, who may share cookies among them."""
+    """Return whether all hosts of the domain have one owner and may share cookies."""
     return bool(domain) and not plain_address(domain) and not is_public_suffix(domain)
 
 
@@ -200,8 +202,9 @@ def _attributes(parts: list[str]) -> Iterator[tuple[str, str]]:
             yield name.strip(_SPACES).lower(), value
 
 
-def _keeps_its_promise(name: str, attributes: dict[str, str], place: CookiePlace) -> bool:
-    """Of a cookie without a name its value is asked: servers would read it as a name."""
+def _obeys_prefix(name: str, attributes: dict[str, str], place: CookiePlace) -> bool:
+    """Return whether the rules of a prefix hold. For a cookie without a name, the value is checked,
+    because servers would read it as a name."""
     lower = name.lower()
     if lower.startswith("__secure-"):
         return "secure" in attributes
@@ -226,7 +229,7 @@ def _is_below(path: str, cookie_path: str) -> bool:
 def _expires(attributes: dict[str, str], now: float) -> float | None:
     age = attributes.get("max-age", "")
     if _MAX_AGE.fullmatch(age):
-        # A number of 5,000 digits is one that Python refuses to read.
+        # Python refuses to convert a number of 5,000 digits.
         seconds = MAX_AGE_S if len(age) > 12 else min(float(age), MAX_AGE_S)
         return now + seconds if not age.startswith("-") and seconds > 0 else 0.0
     date = parse_date(attributes.get("expires", ""))
@@ -234,7 +237,7 @@ def _expires(attributes: dict[str, str], now: float) -> float | None:
 
 
 def parse_date(text: str) -> float | None:
-    """The Unix time of a cookie's date, by the standard's lenient rules; None for nonsense."""
+    """Return the Unix time of a cookie's date, by the standard's lenient rules; None if invalid."""
     time: tuple[int, int, int] | None = None
     day = month = year = None
     for token in _DELIMITERS.split(text):

@@ -1,29 +1,27 @@
-"""Decides what may be connected to: which addresses, which ports, which names.
+"""Decide which addresses, ports and names may be connected to.
 
-A crawler follows what strangers write. Without this, a link, a redirect or a DNS answer makes it
-read the cloud's metadata service or a database on the operator's own network. Called by the
-engines, at two moments of each request: `check` before anything is looked up, and `pick` with the
-addresses that a connection could be made to, after the look-up and with nothing between the check
-and the connect that could change the address. Pure.
+A crawler follows links of unknown authors. Without a guard, a link, a redirect or a DNS answer
+could make it read the metadata service of a cloud or a database in the operator's own network. The
+engines call it twice for each request: `check` before the look-up, and `pick` with the addresses
+after the look-up. Nothing between the check and the connection can change the address. Pure.
 
-A `Guard` is one run's policy. On by default, it refuses everything that is not an ordinary
-address of the public internet. `private_hosts` (`name:port`) are vouched for by somebody who may:
-an address that was written out opens exactly itself, a name opens private addresses only, never
-link-local ones, where the metadata services are. `name:port=network` opens those of the network
-only: what a typed name stands for (`entries_for`), whatever its DNS says later.
-`allow_private` opens private addresses for all.
+A `Guard` is the policy of one run. By default, it refuses every address that is not an ordinary
+address of the public internet. An operator can allow more with `private_hosts` (`name:port`): a
+literal address allows exactly itself; a name allows its private addresses, but never link-local
+ones, where metadata services are. `name:port=network` allows only addresses of that network
+(`entries_for`), whatever DNS answers later. `allow_private` allows all private addresses.
 
-`entries_for` decides what a typed URL opens of a network that is not public. Called by
-`roles.vouching` when a job is submitted to a master of the operator's own; the
-addresses come in. Whoever types a name means what it leads to now. But its DNS may be in other
-hands, which answer with a public address today and with 127.0.0.1 tomorrow (DNS rebinding), so:
+`entries_for` decides which private addresses a typed URL allows. Called by `roles.vouching` when a
+job is submitted to a master of the operator's own; the addresses come in. A typed name means its
+addresses of this moment. Its DNS may belong to somebody else, and answer with a public address
+today and with 127.0.0.1 tomorrow (DNS rebinding), so:
 
-- An address that was typed opens exactly itself.
-- A name that has only private addresses when it is submitted opens these, and others in the same
-  /24 (IPv4) or /64 (IPv6): a server may move within its network.
-- A name that has any other address, or none, opens nothing, then or later.
+- A typed address allows exactly itself.
+- A name with only private addresses at submission allows these, and others in the same
+  /24 (IPv4) or /64 (IPv6), because a server may move within its network.
+- A name with any other address, or with none, allows nothing, neither now nor later.
 
-The result are entries of `fetch.private_hosts`, which the guard of each connection reads.
+The results are entries of `fetch.private_hosts`, which the guard of each connection reads.
 """
 
 from __future__ import annotations
@@ -43,21 +41,21 @@ _MAX_REMEMBERED: Final = 10_000  # origins
 
 
 class AddressKind(enum.StrEnum):
-    """What an address is, if it is not an ordinary public one."""
+    """The kind of an address that is not an ordinary public one."""
 
     LOOPBACK = "loopback"
     PRIVATE = "private"
     UNIQUE_LOCAL = "unique_local"
     CGNAT = "cgnat"  # shared address space of providers, RFC 6598
     LINK_LOCAL = "link_local"
-    METADATA = "metadata"  # where clouds tell machines their secrets
+    METADATA = "metadata"  # services of clouds that give machines their secrets
     MULTICAST = "multicast"
     UNSPECIFIED = "unspecified"
     RESERVED = "reserved"  # documentation, benchmarks, protocols, the future
 
 
-# What `allow_private` and a vouched name open. Metadata services, multicast and what nobody can
-# have an address in stay closed: no page is there that anybody wants to crawl.
+# The kinds that `allow_private` and private hosts allow. Metadata services, multicast and reserved
+# addresses stay refused: they have no pages to crawl.
 OPENED_KINDS: Final = frozenset(
     {AddressKind.LOOPBACK, AddressKind.PRIVATE, AddressKind.UNIQUE_LOCAL, AddressKind.CGNAT}
 )
@@ -69,7 +67,7 @@ _METADATA_ADDRESSES: Final = frozenset(
         "169.254.170.2",  # AWS, containers
         "169.254.170.23",  # AWS, pods
         "169.254.0.23",  # Tencent
-        "168.63.129.16",  # Azure's host, a public address by its looks
+        "168.63.129.16",  # Azure's host, although it looks like a public address
         "100.100.100.200",  # Alibaba
         "192.0.0.192",  # Oracle
         "fd00:ec2::254",  # AWS
@@ -80,7 +78,7 @@ _METADATA_ADDRESSES: Final = frozenset(
     )
 )
 
-# The IANA special-purpose registries. The first net that holds an address names it.
+# The IANA special-purpose registries. The first network that contains an address gives its kind.
 _NETS_4: Final = tuple(
     (ipaddress.IPv4Network(net), kind)
     for net, kind in (
@@ -112,12 +110,13 @@ _NETS_6: Final = tuple(
         ("fec0::/10", AddressKind.PRIVATE),  # site-local, deprecated and still routed by some
         ("ff00::/8", AddressKind.MULTICAST),
         ("2001:db8::/32", AddressKind.RESERVED),
-        ("2001::/23", AddressKind.RESERVED),  # Teredo is judged before by what it holds
+        ("2001::/23", AddressKind.RESERVED),  # Teredo addresses are checked before, by the IPv4
+        # addresses in them
         ("3fff::/20", AddressKind.RESERVED),
     )
 )
-_PUBLIC_6: Final = ipaddress.IPv6Network("2000::/3")  # all that is given out; the rest is reserved
-# Nets of which the last 32 bits are an IPv4 address that the packet ends up at.
+_PUBLIC_6: Final = ipaddress.IPv6Network("2000::/3")  # all assigned addresses; the rest is reserved
+# Networks whose addresses end with the IPv4 address that receives the packet.
 _WITH_IPV4_AT_END: Final = tuple(
     ipaddress.IPv6Network(net)
     for net in (
@@ -131,7 +130,7 @@ _TEREDO: Final = ipaddress.IPv6Network("2001::/32")
 _SIX_TO_FOUR: Final = ipaddress.IPv6Network("2002::/16")
 _ISATAP: Final = frozenset({0x0000_5EFE, 0x0200_5EFE})  # upper half of the interface's id
 
-# Names that only mean something inside a cloud, or this machine, whatever DNS says of them.
+# Names that always mean a service of the cloud or this machine, whatever DNS answers.
 _METADATA_NAMES: Final = frozenset(
     {
         "metadata",
@@ -151,7 +150,7 @@ _LOCAL_NAMES: Final = frozenset(
 )
 
 # The ports that browsers refuse (the Fetch standard), and those of databases, brokers and remote
-# desktops: services that read a line of HTTP as a command, and where no web server is.
+# desktops: services that may read a line of HTTP as a command, and are not web servers.
 _BAD_PORTS = """
     0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111
     113 115 117 119 123 135 137 139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548
@@ -163,7 +162,7 @@ BAD_PORTS: Final = frozenset(map(int, _BAD_PORTS.split()))
 
 
 def kind_of(address: Address) -> AddressKind | None:
-    """What is special about an address; None for an ordinary one of the public internet."""
+    """Return the special kind of an address; None for an ordinary public one."""
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         address = ipaddress.IPv6Address(int(address))  # fe80::1%eth0 is fe80::1
     if address in _METADATA_ADDRESSES:
@@ -188,14 +187,14 @@ def kind_of(address: Address) -> AddressKind | None:
 
 
 def _inner(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
-    """The IPv4 addresses that this one stands for or leads to."""
+    """Return the IPv4 addresses that an IPv6 address contains."""
     number = int(address)
     last = number & 0xFFFF_FFFF
     if any(address in net for net in _WITH_IPV4_AT_END):
         return [ipaddress.IPv4Address(last)]
     if address in _SIX_TO_FOUR:
         return [ipaddress.IPv4Address(number >> 80 & 0xFFFF_FFFF)]
-    if address in _TEREDO:  # the server, and the client, whose bits are turned over
+    if address in _TEREDO:  # the server, and the client with inverted bits
         server = number >> 64 & 0xFFFF_FFFF
         return [ipaddress.IPv4Address(server), ipaddress.IPv4Address(last ^ 0xFFFF_FFFF)]
     if number >> 32 & 0xFFFF_FFFF in _ISATAP:
@@ -204,7 +203,7 @@ def _inner(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
 
 
 class Guard:
-    """One run's policy. `policy` tells two of them apart: connections are not shared between."""
+    """The policy of one run. Guards with different `policy` do not share connections."""
 
     def __init__(self, allow_private: bool = False, private_hosts: Iterable[str] = ()) -> None:
         self.policy = (allow_private, frozenset(private_hosts))
@@ -214,15 +213,15 @@ class Guard:
         self._verdicts: dict[str, str | None] = {}
 
     def check(self, url: str) -> None:
-        """Raise BlockedAddress for a URL that may not be asked for, whatever DNS says."""
-        path = url.find("/", 8)  # a URL that no parser has seen yet may have none
+        """Raise BlockedAddress for a URL that may not be requested, whatever DNS answers."""
+        path = url.find("/", 8)  # a URL that is not canonical may have no path
         why = self.refuse_origin(url[:path] if path > 0 else url)
         if why is not None:
             raise BlockedAddress(url, why)
 
     def pick(self, name: str, port: int, addresses: Iterable[str]) -> list[str]:
-        """Those of the addresses of `name:port` that may be connected to; BlockedAddress when
-        there were some and none is left."""
+        """Return the allowed addresses of `name:port`; BlockedAddress if all of them are
+        refused."""
         refused, good = "", []
         for address in addresses:
             why = self.refuse_address(name, port, address)
@@ -235,21 +234,21 @@ class Guard:
         return good
 
     def refuse_origin(self, origin: str) -> str | None:
-        """Why nothing of this origin (scheme://name[:port]) may be asked for; None if it may.
+        """Return why this origin (scheme://name[:port]) may not be requested; None if it may.
 
-        Judges what is known without DNS: scheme, port, name, and an address that is spelt out.
+        Checks everything that does not need DNS: scheme, port, name, and a literal address.
         """
         try:
             return self._verdicts[origin]
         except KeyError:
-            pass  # not judged yet: it is below
+            pass  # not checked yet
         if len(self._verdicts) >= _MAX_REMEMBERED:
             self._verdicts.clear()
         why = self._verdicts[origin] = self._judge(origin)
         return why
 
     def refuse_address(self, name: str, port: int, address: str) -> str | None:
-        """Why a connection for `name:port` may not go to `address`; None if it may."""
+        """Return why a connection for `name:port` may not use `address`; None if it may."""
         if ":" in name and not name.startswith("["):
             name = f"[{name}]"
         why = self._judge_name(name, port)
@@ -262,9 +261,9 @@ class Guard:
         return None if opened else f"{kind} ({address})"
 
     def _vouches(self, netloc: str, name: str, address: str, kind: AddressKind) -> bool:
-        spelt_out, target = as_address(name), as_address(address)
-        if spelt_out is not None:
-            return target == spelt_out
+        literal, target = as_address(name), as_address(address)
+        if literal is not None:
+            return target == literal
         bounds = self._vouched[netloc]
         if target is None or kind not in OPENED_KINDS:
             return False
@@ -294,7 +293,7 @@ class Guard:
 
 
 def _by_host(entries: Iterable[str]) -> dict[str, tuple[Network, ...] | None]:
-    """The networks that each `name:port` is bound to; None: it is vouched for without bounds."""
+    """Return the allowed networks of each `name:port`; None: any private address."""
     hosts: dict[str, tuple[Network, ...] | None] = {}
     for entry in entries:
         netloc, bound, network = entry.partition("=")
@@ -306,7 +305,7 @@ def _by_host(entries: Iterable[str]) -> dict[str, tuple[Network, ...] | None]:
 
 
 def as_address(name: str) -> Address | None:
-    """The address that a host's name in canonical form is; None for a name."""
+    """Parse a canonical host as an IP address; None if it is a name."""
     try:
         return ipaddress.ip_address(name.strip("[]"))
     except ValueError:
@@ -318,7 +317,7 @@ def _kind_of_text(address: str) -> AddressKind | None:
     ip_address = as_address(address)
     return (
         AddressKind.RESERVED if ip_address is None else kind_of(ip_address)
-    )  # no address: nothing to connect to
+    )  # not an address: refused
 
 
 STRICT: Final = Guard()
@@ -329,8 +328,8 @@ _LOCAL_NETS_6 = (ipaddress.IPv6Network("fc00::/7"), ipaddress.IPv6Network("fec0:
 
 
 def entries_for(netloc: str, addresses: Iterable[str]) -> tuple[str, ...]:
-    """The entries of `fetch.private_hosts` that a typed `name:port` stands for; `addresses` are
-    those that its name has now."""
+    """Return the entries of `fetch.private_hosts` for a typed `name:port`; `addresses` are the
+    current addresses of its name."""
     name = netloc.rpartition(":")[0]
     if as_address(name) is not None:
         return (netloc,)
@@ -346,6 +345,6 @@ def entries_for(netloc: str, addresses: Iterable[str]) -> tuple[str, ...]:
 def _bound(address: Address) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     if isinstance(address, ipaddress.IPv4Address):
         return ipaddress.IPv4Network((address, PREFIX_4), strict=False)
-    # ::1 and what wraps an IPv4 address have neighbours that lead to any network.
+    # Neighbours of ::1, and of addresses that contain an IPv4 address, may be in any network.
     own = any(address in net for net in _LOCAL_NETS_6)
     return ipaddress.IPv6Network((address, PREFIX_6 if own else 128), strict=False)

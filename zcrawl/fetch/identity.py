@@ -1,8 +1,7 @@
-"""Decides as whom a host is asked: user agent, header set, credentials.
+"""Choose user agent, header set and credentials for each host.
 
-Called by `worker.pipeline.session` for runs that ask for any of it. Pure. A host keeps its identity
-for the whole run, in every worker: it is chosen by a hash of the host, so that no server sees one
-visitor with changing clothes.
+Called by `worker.pipeline.session` for runs that configure any of them. Pure. The choice follows
+from a hash of the host, so a host sees the same identity during the whole run, from every worker.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from zcrawl.model.spec import Fetch
 
 T = TypeVar("T")
 _MAX_REMEMBERED: Final = 10_000  # origins
-_BASIC: Final = "{}:{}"  # what basic authentication encodes
+_BASIC: Final = "{}:{}"  # the text that basic authentication encodes
 
 
 class Identity:
-    """The headers that a run adds, by origin. Raises JobError for a secret that is not set."""
+    """The additional headers of a run, by origin. Raises JobError for a secret that is not set."""
 
     def __init__(self, fetch: Fetch, secrets: RunSecrets) -> None:
         self._agents = fetch.user_agents
@@ -41,8 +40,8 @@ class Identity:
         return _pick(self._agents, origin) if self._agents else default
 
     def headers(self, origin: str) -> dict[str, str]:
-        """What is sent to this origin, besides what is sent to all. Secrets that are not released
-        for it are left out: `missing_secrets` names them."""
+        """Return the additional headers for this origin. Headers with secrets that it may not get
+        are left out: `missing_secrets` returns their names."""
         headers = self._headers.get(origin)
         if headers is None:
             if len(self._headers) >= _MAX_REMEMBERED:
@@ -51,26 +50,28 @@ class Identity:
         return headers
 
     def missing_secrets(self, origin: str) -> frozenset[str]:
-        """The names of the secrets that this origin would be sent, if it were allowed to."""
+        """Return the names of the secrets that are left out because this origin may not get
+        them."""
         url, auth = origin + "/", self._auth_for(origin)
         names = frozenset() if auth is None else auth.missing_secrets(url)
         return names | _pick(self._sets, origin).missing_secrets(url) if self._sets else names
 
     def _make(self, origin: str) -> dict[str, str]:
-        made: dict[str, str] = {}
+        headers: dict[str, str] = {}
         url = origin + "/"
         if self._agents:
-            made["User-Agent"] = _pick(self._agents, origin)
+            headers["User-Agent"] = _pick(self._agents, origin)
         if self._sets:
-            made.update(_pick(self._sets, origin).for_url(url))
+            headers.update(_pick(self._sets, origin).for_url(url))
         auth = self._auth_for(origin)
         values = None if auth is None else auth.values_for(url)
         if auth is not None and values is not None:
-            made["Authorization"] = _authorization(auth.template, values)
-        return made
+            headers["Authorization"] = _authorization(auth.template, values)
+        return headers
 
     def _auth_for(self, origin: str) -> Sealed | None:
-        """`example.com` means any port of it, `example.com:8443` that one."""
+        """Return the credentials for an origin: `example.com` is for any port, `example.com:8443`
+        for one."""
         url = origin + "/"
         return self._auth.get(netloc_of(url)) or self._auth.get(host_name_of(url))
 

@@ -1,27 +1,27 @@
-"""Decides what of a worker's machine a job may use: its secrets, for which hosts, and its files.
+"""Decide which secrets and files of a worker a job may use, and for which hosts.
 
 A worker has one `Keyring`, made by `roles.worker_main` from its configuration and its environment;
-`for_run` gives the part of one run. Pure: the environment comes in. The rule:
+`for_run` returns the secrets of one run. Pure: the environment comes in. The rules:
 
-- `[secrets.NAME] hosts` names the hosts that a secret may go to. On a cluster a secret without
-  hosts goes to nobody: whoever may submit a job could send it to a host of their own.
-- The user who runs `crawl` or `up` set the secrets themselves. Those that the configuration does
-  not mention go to the hosts of the job's seeds, as typed or as in the job file, and, where a proxy
-  of the job has one in its credentials, to that proxy. Where a seed redirects to is not a seed, nor
-  is plain HTTP of a host that was named with https. A secret of `fetch.auth` goes to the hosts of
-  its entries too.
-- A proxy that a job names can read plain HTTP, and TLS that nobody verifies. So on a cluster a
+- `[secrets.NAME] hosts` names the hosts that a secret may go to. On a cluster, a secret without
+  hosts is never sent: otherwise anybody who may submit a job could send it to their own host.
+- The user who runs `crawl` or `up` set the secrets themselves. Secrets that the configuration does
+  not mention go to the hosts of the job's seeds, as typed or as in the job file. If a proxy of the
+  job has such a secret in its credentials, it goes to that proxy too. The target of a redirect is
+  not a seed, and neither is plain HTTP of a host that was named with https. A secret of
+  `fetch.auth` goes to the hosts of its entries too.
+- A proxy that a job names can read plain HTTP, and unverified TLS. So on a cluster a
   secret goes through such a proxy only over verified TLS, or if the proxy is one of its hosts too.
-- A worker of a cluster opens the certificates that a job names only below `worker.tls_files`. The
-  names are compared before anything is looked at, so the answer tells nothing about other files.
+- A worker of a cluster opens the certificates that a job names only below `worker.tls_files`. Only
+  names are compared and no file is opened, so the answer reveals nothing about other files.
 
-Invariant: a value leaves this module only together with the URL that it goes to (`Sealed.text`), or
-inside the credentials of a proxy that it is released for.
+Invariant: this module returns a value only for a URL that may get it (`Sealed.text_for`), or inside
+the credentials of a proxy that may get it.
 
 Secrets of a job: `${NAME}` in its file, their values in the worker's environment.
 
-Only variables that begin with ZCRAWL_SECRET_ are read, so a job cannot send a worker's other
-variables anywhere. The job's stored form, its views and the logs have the names only.
+Only variables that begin with ZCRAWL_SECRET_ are read, so a job cannot send other variables of the
+worker. The stored job, its views and the logs contain only the names.
 """
 
 from __future__ import annotations
@@ -49,19 +49,21 @@ REFERENCE: Final = lazy_pattern(r"\$\{([A-Za-z0-9_]+)\}")
 
 
 def names_in(text: str) -> list[str]:
-    """The secrets that a text refers to."""
+    """Return the names of the secrets in a text."""
     return REFERENCE.findall(text) if "${" in text else []
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """`text` with every `${NAME}` replaced by ZCRAWL_SECRET_NAME; JobError if one is not set."""
+    """Replace every `${NAME}` in `text` by ZCRAWL_SECRET_NAME; JobError if one is not set."""
 
     def value(match: re.Match[str]) -> str:
         name = PREFIX + match[1]
         if name not in environ:
             why = ""
             if match[1].startswith("URL_"):
-                why = ": it stood in a URL, and is not kept; set it, or crawl anew with the URL"
+                why = (
+                    ": it was part of a URL, and is not stored; set it, or crawl again with the URL"
+                )
             raise JobError(f"{name} is not set in the worker's environment{why}", code=NO_SECRET)
         return environ[name]
 
@@ -74,7 +76,8 @@ _MAX_REMEMBERED: Final = 10_000  # origins
 
 
 class JobRights(msgspec.Struct, frozen=True):
-    """What a worker's configuration lets jobs use. `owner`: they are those of its own user."""
+    """The rights of jobs in a worker's configuration. `owner`: the jobs are those of its own
+    user."""
 
     owner: bool = False
     tls_files: tuple[str, ...] = ()
@@ -93,7 +96,7 @@ class Keyring:
         }
 
     def for_run(self, spec: JobSpec) -> RunSecrets:
-        """The secrets as a run of this job may use them."""
+        """Return the secrets that a run of this job may use."""
         if self.owner:
             return RunSecrets(self.environ, self._hosts, spec.seeds, auth=_auth_hosts(spec))
         fetch = spec.fetch
@@ -101,14 +104,14 @@ class Keyring:
         return RunSecrets(self.environ, self._hosts, None, proxies, fetch.verify_tls)
 
     def check_tls(self, files: TlsFiles) -> TlsFiles:
-        """The files, if a job may name them here; JobError. Looks at no file."""
+        """Return the files if a job may use them; otherwise JobError. Opens no file."""
         if self.owner:
             return files
         for name in (files.ca, files.cert, files.key):
             if name and not self._may_read(name):
                 raise JobError(
-                    f"fetch.ca_file, client_cert, client_key: {name[:200]!r} is in none of the "
-                    "folders that worker.tls_files of this worker's configuration names",
+                    f"fetch.ca_file, client_cert, client_key: {name[:200]!r} is not in a folder "
+                    "that worker.tls_files in this worker's configuration allows",
                     code=PATH_NOT_ALLOWED,
                 )
         return files
@@ -121,10 +124,11 @@ class Keyring:
 
 
 class RunSecrets:
-    """`seeds`: whose hosts get secrets that have no hosts of their own; None: nobody does. `auth`:
-    hosts that such secrets go to besides, by name.
-    `proxies` are the URLs of those that may see what is not protected by TLS, which is `verified`
-    or not."""
+    """The secrets of one run.
+
+    `seeds`: hosts that get secrets without configured hosts; None: no host gets them. `auth`: more
+    hosts for such secrets, by name of the secret. `proxies`: URLs of proxies that can read requests
+    without TLS, and also with TLS if it is not `verified`."""
 
     def __init__(
         self,
@@ -143,13 +147,13 @@ class RunSecrets:
         self._seeds = frozenset(origin for seed in seeds or () for origin in _origins(seed))
 
     def missing_secrets(self, text: str, url: str) -> frozenset[str]:
-        """The names of those secrets in `text` that may not go to the host of this URL."""
-        closed = self._verified and url.startswith("https:")
-        seen_by = (url,) if closed else (url, *self._proxies)
+        """Return the names of the secrets in `text` that the host of this URL may not get."""
+        encrypted = self._verified and url.startswith("https:")
+        recipients = (url,) if encrypted else (url, *self._proxies)
         return frozenset(
             name
             for name in names_in(text)
-            if not all(self._is_released(name, recipient) for recipient in seen_by)
+            if not all(self._is_released(name, recipient) for recipient in recipients)
         )
 
     def _is_released(self, name: str, url: str) -> bool:
@@ -161,11 +165,11 @@ class RunSecrets:
         return any(pattern.has(url) for pattern in hosts)
 
     def sealed(self, template: str, *texts: str) -> Sealed:
-        """`template` with a `{}` for each text; JobError if a secret in them is not set."""
+        """Return `template` with a `{}` for each text; JobError if a secret in them is not set."""
         return Sealed(self, template, texts, tuple(expand(text, self._environ) for text in texts))
 
     def proxy(self, text: str) -> str:
-        """A proxy's URL with its credentials; JobError if they may not go there."""
+        """Return the URL of a proxy with its credentials; JobError if it may not get them."""
         scheme, _, rest = text.partition("://")
         user, at, address = rest.rpartition("@")
         url = _address_of(text)
@@ -176,7 +180,7 @@ class RunSecrets:
             if not self._is_released(name, url) and (not self._owner or name in self._hosts)
         }
         if names:
-            raise JobError(_told(names, url), code=SECRET_NOT_RELEASED)
+            raise JobError(_release_advice(names, url), code=SECRET_NOT_RELEASED)
         whole = f"{scheme}://{expand(user, self._environ)}{at}{address}"
         if urlsplit(whole).netloc.rpartition("@")[2] != address.rstrip("/"):
             raise JobError(
@@ -188,7 +192,7 @@ class RunSecrets:
 
 
 class Sealed:
-    """A text with secrets in it, which only their hosts get to see."""
+    """A text with secrets, which is sent only to hosts that may get them."""
 
     def __init__(
         self, secrets: RunSecrets, template: str, texts: tuple[str, ...], values: tuple[str, ...]
@@ -197,13 +201,13 @@ class Sealed:
         self._texts, self._values = texts, values
 
     def missing_secrets(self, url: str) -> frozenset[str]:
-        """The names of the secrets that keep it from being sent to this URL."""
+        """Return the names of the secrets that this URL may not get."""
         return frozenset().union(
             *(self._secrets.missing_secrets(text, url) for text in self._texts)
         )
 
     def values_for(self, url: str) -> tuple[str, ...] | None:
-        """The texts with their secrets; None if one of them may not go to this URL."""
+        """Return the texts with their secrets; None if this URL may not get one of them."""
         return None if self.missing_secrets(url) else self._values
 
     def text_for(self, url: str) -> str | None:
@@ -215,7 +219,7 @@ _NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
 class HeaderSecrets:
-    """Headers as a job writes them: those without secrets go to all hosts, the others do not."""
+    """The headers of a job. Those with secrets are sent only to hosts that may get them."""
 
     def __init__(self, written: Mapping[str, str], secrets: RunSecrets) -> None:
         self.plain = {name: text for name, text in written.items() if not names_in(text)}
@@ -225,7 +229,7 @@ class HeaderSecrets:
         self._for_origin: dict[str, dict[str, str]] = {}
 
     def for_url(self, url: str) -> dict[str, str]:
-        """What is sent to this URL: with the secrets that are released for it, and no others."""
+        """Return the headers for this URL, without those whose secrets it may not get."""
         if not self._sealed:
             return self.plain
         origin = origin_of(url)
@@ -249,11 +253,11 @@ class HeaderSecrets:
 
 
 def not_released(names: Iterable[str], url: str) -> FetchError:
-    """The failure of a request that would need these secrets."""
-    return fetch_error(SECRET_NOT_RELEASED, _told(names, url))
+    """Return the failure of a request that needs secrets which its host may not get."""
+    return fetch_error(SECRET_NOT_RELEASED, _release_advice(names, url))
 
 
-def _told(names: Iterable[str], url: str) -> str:
+def _release_advice(names: Iterable[str], url: str) -> str:
     host, first = netloc_of(url), sorted(names)
     return (
         f"{host}, or a proxy on the way, may not get the secret {', '.join(first)}; if it should, "
@@ -262,7 +266,7 @@ def _told(names: Iterable[str], url: str) -> str:
 
 
 def _auth_hosts(spec: JobSpec) -> dict[str, tuple[HostPattern, ...]]:
-    """The secrets of `fetch.auth`, each with the hosts that its entries name."""
+    """Return the secrets of `fetch.auth`, with the hosts of their entries."""
     hosts: dict[str, tuple[HostPattern, ...]] = {}
     for entry in spec.fetch.auth:
         for name in names_in(entry.user + entry.password + entry.bearer):
@@ -271,7 +275,7 @@ def _auth_hosts(spec: JobSpec) -> dict[str, tuple[HostPattern, ...]]:
 
 
 def _address_of(proxy: str) -> str:
-    """A proxy as a URL without credentials, to be compared with hosts; JobError if it has none."""
+    """Return the URL of a proxy without credentials; JobError if it has no address."""
     address = proxy.partition("://")[2].rpartition("@")[2].rstrip("/")
     try:
         return canonicalize(f"http://{address}/")
@@ -280,13 +284,14 @@ def _address_of(proxy: str) -> str:
 
 
 def _full_origin(canonical_url: str) -> str:
-    """Scheme, name and port, also where the port is the scheme's default."""
+    """Return scheme, name and port, also if the port is the default of the scheme."""
     return f"{canonical_url.partition(':')[0]}://{netloc_of(canonical_url)}"
 
 
 def _origins(seed: str) -> tuple[str, ...]:
-    """Where a seed's secrets may go: to itself, and from plain HTTP to TLS of the same host, where
-    sites send their visitors. Never from TLS to plain HTTP, which others on the way can read."""
+    """Return the origins that get the secrets of a seed: its own, and for plain HTTP also https of
+    the same host, because sites redirect there. Never plain HTTP for an https seed, because others
+    on the way can read it."""
     try:
         url = canonicalize(seed)
     except BadUrl:

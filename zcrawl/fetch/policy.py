@@ -1,8 +1,8 @@
-"""Decides what an answer means: by its status, its Retry-After and its Location. Also the one
-table of fetch failures with their retry classes.
+"""Decide what an answer means by its status, Retry-After and Location, and classify failures.
 
-Called by the worker's pipeline (status, redirects) and by the engines (failures), so that every
-engine has the same names for what went wrong. `body` has the limits of what is read. Pure.
+Called by the worker's pipeline (status, redirects) and by the engines (failures), so that all
+engines use the same names of failures. `RETRY_CLASS_OF` is the table of failures with their retry
+classes. `body` has the limits of bodies. Pure.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ RETRY_CLASS_OF: dict[str, RetryClass] = {
     CONNECT: _TRANSIENT,  # refused, unreachable
     CONNECT_TIMEOUT: _TRANSIENT,
     READ_TIMEOUT: _TRANSIENT,  # silent for too long
-    TOTAL_TIMEOUT: _TRANSIENT,  # never silent for too long, and still not done in time
+    TOTAL_TIMEOUT: _TRANSIENT,  # data came all the time, but not all of it in time
     RESET: _TRANSIENT,  # closed or reset before an answer came
-    TRUNCATED: _TRANSIENT,  # less came than was announced
+    TRUNCATED: _TRANSIENT,  # less data than announced
     HTTP2: _TRANSIENT,  # an HTTP/2 connection or stream that the server ended or broke
-    ENGINE: _TRANSIENT,  # a failure of our own, e.g. closed while in use: blame no URL for it
+    ENGINE: _TRANSIENT,  # our own failure, e.g. closed while in use; not the fault of the URL
     BROWSER: _TRANSIENT,  # it crashed, was killed or did not start
-    BROWSER_MEMORY: _TRANSIENT,  # it took more memory than it may: a neighbour's, perhaps
-    PROXY: RetryClass.POSTPONED,  # the proxy failed, the page was not asked
-    PROXIES_DOWN: RetryClass.POSTPONED,  # there is no proxy left to ask
-    ADDRESS_MOVED: RetryClass.POSTPONED,  # the host's owner has to be chosen by its address
-    ROBOTS_ELSEWHERE: RetryClass.POSTPONED,  # and here by the place of its robots.txt
+    BROWSER_MEMORY: _TRANSIENT,  # too much memory, perhaps because of another page
+    PROXY: RetryClass.POSTPONED,  # the proxy failed, the page was not requested
+    PROXIES_DOWN: RetryClass.POSTPONED,  # no proxy can be used now
+    ADDRESS_MOVED: RetryClass.POSTPONED,  # the worker of the host has to be chosen by its address
+    ROBOTS_ELSEWHERE: RetryClass.POSTPONED,  # the same, by the host of its robots.txt
     TLS: _PERMANENT,  # certificate or handshake
     TOO_LARGE: _PERMANENT,
     BAD_ENCODING: _PERMANENT,  # a body that does not decompress
-    PROTOCOL: _PERMANENT,  # no HTTP, or HTTP beyond all limits
+    PROTOCOL: _PERMANENT,  # not HTTP, or HTTP beyond all limits
     BAD_URL: _PERMANENT,  # a URL or header that cannot be sent
-    BLOCKED_ADDRESS: _PERMANENT,  # the guard said no
-    SECRET_NOT_RELEASED: _PERMANENT,  # the host may not get what the job would send it
+    BLOCKED_ADDRESS: _PERMANENT,  # refused by the guard
+    SECRET_NOT_RELEASED: _PERMANENT,  # the host may not get a secret of the job
     REDIRECT_LOOP: _PERMANENT,
     TOO_MANY_REDIRECTS: _PERMANENT,
     BAD_REDIRECT: _PERMANENT,  # no Location, no URL in it, or no http(s) URL
@@ -81,11 +81,11 @@ MAX_MESSAGE = 500  # characters; libraries quote whole headers in theirs
 
 
 def fetch_error(code: str, message: str) -> FetchError:
-    """The error of that code, with the retry class that belongs to it."""
+    """Return the error of a code with its retry class."""
     return FetchError(message, code=code, retry=RETRY_CLASS_OF[code])
 
 
-MAX_HEAD_BYTES = 131_072  # of all that comes before a body; real cookies need 8 KB and more
+MAX_HEAD_BYTES = 131_072  # of everything before a body; real cookies need 8 KB and more
 
 
 def head_too_large() -> FetchError:
@@ -96,13 +96,13 @@ def head_too_large() -> FetchError:
 
 
 class Meaning(enum.Enum):
-    DONE = "done"  # the page is there
-    REDIRECT = "redirect"  # ask RedirectChain
+    DONE = "done"  # the answer has the page
+    REDIRECT = "redirect"  # RedirectChain decides
     FAILED = "failed"  # see `retry` and `reason`
 
 
 class StatusVerdict(msgspec.Struct, frozen=True):
-    """What a status means for the request. `retry` and `reason` are set when it failed."""
+    """The meaning of a status. `retry` and `reason` are set when the request failed."""
 
     meaning: Meaning
     reason: str = ""
@@ -117,7 +117,7 @@ _REDIRECT = StatusVerdict(Meaning.REDIRECT)
 
 
 def classify_status(status: int) -> StatusVerdict:
-    """What to make of an answer with this status. 3xx without a target (300, 304) has failed."""
+    """Return the meaning of a status. 3xx without a target (300, 304) is a failure."""
     if 200 <= status < 300:
         return _DONE
     if status in REDIRECT_STATUSES:
@@ -136,7 +136,7 @@ _SECONDS = lazy_pattern(r"[0-9]+(?:\.[0-9]*)?")
 
 
 def parse_retry_after(value: str, now_utc: float) -> float | None:
-    """Seconds to wait, from either form of Retry-After, within [0, 3600]; None if it is neither.
+    """Parse both forms of Retry-After as seconds within [0, 3600]; None if it is not valid.
 
     `now_utc` is the Unix time that a date is compared with.
     """
@@ -161,19 +161,19 @@ def parse_retry_after(value: str, now_utc: float) -> float | None:
 
 
 class FollowRedirect(msgspec.Struct, frozen=True):
-    """The same origin: the worker that holds the host goes on."""
+    """A redirect within the origin: the same worker continues."""
 
     url: str
 
 
 class HandOver(msgspec.Struct, frozen=True):
-    """Another origin, so another pace: it becomes a request of its own."""
+    """A redirect to another origin, which has its own pace: it becomes a new request."""
 
     url: str
 
 
 class RedirectChain:
-    """The hops of one request. One instance per request; `next_hop` after each redirect."""
+    """The redirects of one request. Call `next_hop` after each redirect."""
 
     def __init__(self, start_url: str, max_redirects: int, rules: CanonicalRules) -> None:
         self._rules = rules
@@ -185,7 +185,8 @@ class RedirectChain:
         return len(self._seen) - 1
 
     def next_hop(self, current_url: str, location: str | None) -> FollowRedirect | HandOver:
-        """Where the answer of `current_url` points to; FetchError if that leads nowhere."""
+        """Return the target of a redirect from `current_url`; FetchError if it cannot be
+        followed."""
         if location is None or not location.strip():
             raise fetch_error(BAD_REDIRECT, f"redirect without a Location from {current_url}")
         try:

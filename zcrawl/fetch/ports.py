@@ -1,4 +1,4 @@
-"""What the pipeline needs from a fetch engine: one hop at a time, bounded, typed.
+"""The interface between the pipeline and the fetch engines: one bounded request at a time.
 
 An engine answers with an `httpx.Response`, or with something that reads like one (`Response`);
 plugins and spiders see httpx's own type (`wire.response.as_httpx`). Engines never follow
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
-    """Paths on the worker; empty: the system's certificates, and none of our own."""
+    """Paths on the worker. Empty: the system's certificates, and no client certificate."""
 
     ca: str = ""
     cert: str = ""
@@ -28,7 +28,7 @@ class TlsFiles(msgspec.Struct, frozen=True):
 
 
 class HopLimits(msgspec.Struct, frozen=True):
-    """Limits of one request: seconds, bytes, and what may be connected to."""
+    """Limits of one request: seconds, bytes, and allowed addresses."""
 
     total_s: float = 20.0
     connect_s: float = 10.0
@@ -38,16 +38,17 @@ class HopLimits(msgspec.Struct, frozen=True):
     guard: Guard = STRICT
     proxy: str | None = None  # http:// or socks5://, with its credentials
     tls: TlsFiles = TlsFiles()
-    http2: bool = False  # where the engine has it
-    browser: Browser | None = None  # how a page is rendered, by the engine that does
-    run: int = 0  # whose cookies and storage a browser keeps apart
-    cookies: bool = False  # whether they last longer than a page
-    archives: bool = False  # tell what was sent, and the body as it came (`extensions`)
+    http2: bool = False  # if the engine supports it
+    browser: Browser | None = None  # settings for rendering, used by the browser engine
+    run: int = 0  # a browser separates cookies and storage by run
+    cookies: bool = False  # whether they are kept between pages
+    archives: bool = False  # return the sent headers and the raw body too (in `extensions`)
     address: str | None = None  # the only one to connect to; AddressMoved if the host has another
 
 
 class Response(Protocol):
-    """What the pipeline reads of an answer. Loading httpx for its type is a tenth of a start."""
+    """The parts of an answer that the pipeline reads. httpx is not loaded for its type, because
+    that takes a tenth of a worker's start."""
 
     status_code: int
 
@@ -62,19 +63,19 @@ class Response(Protocol):
 
 
 class Engine(Protocol):
-    """One way to do one HTTP request."""
+    """An implementation of HTTP requests."""
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
-        """The answer to one GET with its decoded body read whole.
+        """Send one GET, and return the answer with its whole decoded body.
 
-        Raises FetchError, and nothing else, for whatever the network or the server does.
+        Raises only FetchError for failures of the network and the server.
         """
         ...
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
     ) -> Response:
-        """The answer to a request that is no plain GET: of logins and spiders."""
+        """Send another request than a plain GET, for logins and spiders; return the answer."""
         ...
 
     async def aclose(self) -> None: ...

@@ -1,16 +1,16 @@
-"""Decides through which proxy a request goes, and when a proxy that failed is asked again.
+"""Choose the proxy of a request, and decide when a failed proxy is used again.
 
 One `ProxyPool` per run and worker; called by `worker.pipeline.session` around each request. Pure:
-it is told the time. A proxy is
+the time comes in. A proxy is
 
     up        requests go through it, at most `most_each` at a time (0: no limit)
     cooling   it failed: nothing goes through it for 5 s, twice as long after each further failure
-    on trial  its rest is over: one request at a time until one succeeds
+    on trial  the pause is over: one request at a time until one succeeds
 
 Rotations
     round_robin      one after the other
-    sticky           a host keeps its proxy while that one is up; who is next is a hash of both, so
-                     workers agree without talking
+    sticky           a host keeps its proxy while the proxy is up; the next one follows from a hash
+                         of host and proxy, so all workers choose the same
     least_failures   the one with the fewest failures lately, then the one with the fewest requests
 """
 
@@ -31,17 +31,17 @@ _MAX_DOUBLINGS: Final = 10
 
 
 class Take(msgspec.Struct, frozen=True):
-    """Use this one, and settle it."""
+    """Use this proxy, and call `settle` afterwards."""
 
     proxy: str
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """All that could be used are at their limit: wait until one is settled."""
+    """All usable proxies are at their limit: wait until a request is settled."""
 
 
 class Down(msgspec.Struct, frozen=True):
-    """All are cooling or on trial; nothing to do before `until`."""
+    """All proxies are cooling or on trial; none can be used before `until`."""
 
     until: float
 
@@ -50,7 +50,7 @@ class _Proxy(msgspec.Struct):
     url: str
     running: int = 0
     failures: int = 0  # in a row
-    strikes: int = 0  # requests in a row that came through by another proxy only
+    strikes: int = 0  # requests in a row that succeeded only through another proxy
     score: float = 0.0  # failures, of which each success takes a tenth away
     cool_until: float = 0.0
     served: int = 0
@@ -75,12 +75,12 @@ class ProxyPool:
     def take(
         self, host: str, now: float, tried: frozenset[str] = frozenset()
     ) -> Take | Busy | Down:
-        """A proxy for one request to `host`; `tried` are those that failed it already."""
-        rested = [p for p in self._proxies if p.cool_until <= now and p.url not in tried]
-        usable = [p for p in rested if not (p.failures and p.running)]
+        """Choose a proxy for one request to `host`; `tried` already failed for this request."""
+        ready = [p for p in self._proxies if p.cool_until <= now and p.url not in tried]
+        usable = [p for p in ready if not (p.failures and p.running)]
         if not usable:
-            if any(p.running for p in rested):
-                return Busy()  # one is on trial, and its verdict is near
+            if any(p.running for p in ready):
+                return Busy()  # a proxy is on trial, and its request ends soon
             return Down(min(max(p.cool_until, now) for p in self._proxies))
         if self._rotation == "sticky":
             usable = [max(usable, key=lambda p: _affinity(host, p.url))]
@@ -98,8 +98,8 @@ class ProxyPool:
         return Take(chosen.url)
 
     def settle(self, proxy: str, good: bool | None, now: float) -> None:
-        """The request through `proxy` is over. `good`: whether the proxy did its part; None if
-        that was not seen, e.g. because the request was cancelled."""
+        """Record the end of a request. `good`: whether the proxy worked; None if unknown, for
+        example because the request was cancelled."""
         entry = next(p for p in self._proxies if p.url == proxy)
         entry.running -= 1
         if good is None:
@@ -109,22 +109,22 @@ class ProxyPool:
             entry.score *= _FORGET
             entry.served += 1
             return
-        self._failed(entry, now)
+        self._start_cool_down(entry, now)
 
     def blame(self, proxy: str, now: float) -> None:
-        """A request that came to nothing through `proxy` came through by another one. Servers fail
-        now and then too, so it takes some of these in a row."""
+        """Record that a request failed through `proxy` and succeeded through another one. Only
+        several of these in a row count as a failure of the proxy, because servers fail too."""
         entry = next(p for p in self._proxies if p.url == proxy)
         entry.strikes += 1
         if entry.strikes >= STRIKES and entry.cool_until <= now:
             entry.strikes = 0
-            self._failed(entry, now)
+            self._start_cool_down(entry, now)
 
-    def _failed(self, entry: _Proxy, now: float) -> None:
+    def _start_cool_down(self, entry: _Proxy, now: float) -> None:
         entry.failures += 1
         entry.score += 1
-        rest_s = COOL_DOWN_S * 2.0 ** min(entry.failures - 1, _MAX_DOUBLINGS)
-        entry.cool_until = now + min(MOST_COOL_DOWN_S, rest_s)
+        pause_s = COOL_DOWN_S * 2.0 ** min(entry.failures - 1, _MAX_DOUBLINGS)
+        entry.cool_until = now + min(MOST_COOL_DOWN_S, pause_s)
 
     @property
     def count(self) -> int:
@@ -137,7 +137,7 @@ class ProxyPool:
         }
 
     def check(self) -> None:
-        """The invariants: nobody runs a negative number, and limits hold."""
+        """Assert the invariants: running requests are never negative, and limits hold."""
         for p in self._proxies:
             assert p.running >= 0, p
             assert not self._most_each or p.running <= self._most_each, p

@@ -1,31 +1,30 @@
-"""Decides what a host's robots.txt allows and how slow it wants to be crawled (RFC 9309).
+"""Decide what a host's robots.txt allows, and its crawl delay (RFC 9309).
 
 Called by the worker's pipeline, which fetches robots.txt like any other URL, parses the answer
-here and keeps the rules per host and user agent. Pure, and total: no status and no bytes raise.
+here and keeps the rules per host and user agent. Pure; no status and no body raises an error.
 
-Reads the lines of a robots.txt: which group is ours, and what it says (RFC 9309, section 2).
+How the lines are read (RFC 9309, section 2):
 
-- Lines end with CR, LF or both. A field is known in any case of letters, in the misspellings that
-  people use, and without its colon.
-- A group is one or more User-agent lines with the rules behind them. Only Allow and Disallow end
+- Lines end with CR, LF or both. Fields are accepted in upper and lower case, with common
+  misspellings, and without a colon.
+- A group is one or more User-agent lines with the rules after them. Only Allow and Disallow end
   the list of names: Crawl-delay, Sitemap and unknown lines do not (section 2.2.4).
 - Crawl-delay and Request-rate are not in the RFC. They hold for the names directly above them:
   those since the last rule or delay, so that one crawler's delay is not another's.
 - The name of a group is the product token at the beginning of its value: `zcrawl/1.0` and `zcrawl
-  bot` are zcrawl. Ours are the tokens of the user agent, without what is in its contact address,
-  and what they begin with up to a hyphen or a digit. The group with the longest of them counts,
-  together with all others of that name; if there is none, the groups of `*`.
+  bot` are zcrawl. Our names are the tokens of the user agent (not those of its contact address),
+  and their beginnings up to a hyphen or a digit. The groups with our longest name count; if there
+  is none, the groups of `*`.
 
-Decides whether the rules of a robots.txt group let a path be fetched (RFC 9309, section 2.2.2).
+How rules are applied to a path (RFC 9309, section 2.2.2): the longest matching rule counts, and of
+two equally long rules the one that allows. `*` matches anything, `$` at the end matches the end.
+Escapes are decoded before the comparison, but `%2F` is not `/`, and in a rule `%2A` is not a
+wildcard.
 
-The longest rule that matches counts, of two that are
-equally long the one that allows; `*` stands for anything, `$` at the end for the end. Escapes are
-compared by what they stand for, but `%2F` is no `/`, and in a rule `%2A` is no wildcard.
-
-A file may have 25,000 rules, and a worker has to ask them for each URL. So a rule without `*` is
-looked up by its text, one length after the other, and of the rules with `*` only those are tried
-whose rarest part is in the path. A file may be written to defeat that: when _MOST_TRIED rules were
-tried, the path is forbidden, because nobody can be sure that it is not.
+A file may have 25,000 rules, and each URL must be checked. So rules without `*` are looked up by
+their text, one length after the other, and rules with `*` are tried only if their rarest part is in
+the path. A malicious file can defeat that: after _MOST_TRIED rules the path counts as forbidden,
+which is the safe choice.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ _FIELDS: Final = {
     for alias in aliases
 }  # fmt: skip
 _LINE = lazy_pattern(r"[^\r\n]+")
-_TOKEN = lazy_pattern(r"\d*[^\W\d][\w-]*")  # no version number
+_TOKEN = lazy_pattern(r"\d*[^\W\d][\w-]*")  # not a version number
 _LETTERS = lazy_pattern(r"[^\W\d]+(?:-[^\W\d]+)*")
-# In "zcrawl/0.1 (+https://github.com/…)" nobody is called github.
+# In "zcrawl/0.1 (+https://github.com/…)" github is not a name of the crawler.
 _CONTACT_URL = lazy_pattern(r"\+?https?://[^\s;,)]*", re.IGNORECASE)
 _RATE = lazy_pattern(r"([0-9]{1,30})/([0-9]{1,30})([smhd]?)(?:\s.*)?", re.IGNORECASE | re.DOTALL)
 _UNIT_S: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -67,7 +66,7 @@ _MARK: Final = b"\xef\xbb\xbf"
 
 
 class RobotsGroup(msgspec.Struct):
-    """What a robots.txt says to one crawler. A rule is (allowed, path as written)."""
+    """The rules of a robots.txt for one crawler. A rule is (allowed, path as written)."""
 
     rules: list[tuple[bool, str]] = msgspec.field(default_factory=list)
     crawl_delay_s: float | None = None
@@ -75,11 +74,11 @@ class RobotsGroup(msgspec.Struct):
 
 
 def read_group(body: bytes, user_agent: str) -> tuple[RobotsGroup, tuple[str, ...]]:
-    """The group for this user agent, and the sitemaps that the file names for everybody."""
+    """Return the group for this user agent, and the sitemaps of the file."""
     lines = list(_lines(_text(body)))
     group = RobotsGroup()
     own = _best_name(user_agent, {value for field, value in lines if field == "agent"})
-    rules_are_ours = delay_is_ours = False  # whether we are among the names above
+    rules_are_ours = delay_is_ours = False  # whether our name is among the names above
     rules_came = delay_came = False  # whether the next name begins a new list
     sitemaps: list[str] = []
     for field, value in lines:
@@ -105,7 +104,7 @@ def read_group(body: bytes, user_agent: str) -> tuple[RobotsGroup, tuple[str, ..
 
 
 def _text(body: bytes) -> str:
-    """Without a byte-order mark, or what is left of one."""
+    """Decode the file without its byte-order mark, also a damaged one."""
     for length in (3, 2, 1):
         if body.startswith(_MARK[:length]):
             body = body[length:]
@@ -114,7 +113,7 @@ def _text(body: bytes) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """(field, value) of the lines that have a known field; the value of a name is its token."""
+    """Yield (field, value) of lines with a known field; for User-agent, the value is the token."""
     for line in _LINE.findall(text):
         line = line.partition("#")[0].strip()
         name, colon, value = line.partition(":")
@@ -143,7 +142,7 @@ def _group_name(value: str) -> str:
 
 
 def _best_name(user_agent: str, names: set[str]) -> str | None:
-    """Which of the file's names means us; None: no group does."""
+    """Return the name in the file that fits our user agent best; None if no group applies."""
     best = "*" if "*" in names else None
     length = 0
     for token in _TOKEN.findall(_CONTACT_URL.sub("", user_agent).lower().replace("*", "")):
@@ -154,7 +153,8 @@ def _best_name(user_agent: str, names: set[str]) -> str | None:
 
 
 def _spellings(token: str) -> Iterator[str]:
-    """`search-news2` obeys a group of that name, of `search-news` and of `search`."""
+    """Yield the names of a token: `search-news2` obeys `search-news2`, `search-news` and
+    `search`."""
     yield token
     letters = _LETTERS.match(token)
     while letters is not None:
@@ -179,9 +179,9 @@ def _rate_delay_s(value: str, before: float | None) -> float | None:
     return int(rate[2]) * _UNIT_S[rate[3].lower()] / int(rate[1])
 
 
-_FEW: Final = 100  # rules with `*` that are simply tried, 0.4 us each
+_FEW: Final = 100  # up to this number, all rules with `*` are tried, 0.4 us each
 _MOST_TRIED: Final = 2_000
-_KEY_CHARS: Final = 12  # of a part, by which it is found
+_KEY_CHARS: Final = 12  # characters of a part that are used as its key
 
 _ESCAPE = lazy_pattern(rb"%([0-9A-Fa-f]{2})")
 _TO_ESCAPE = lazy_pattern(rb"[^A-Za-z0-9_.~/%=*-]")
@@ -215,7 +215,7 @@ class _Wildcard(msgspec.Struct, frozen=True):
         return path.find(self.end, at) >= 0
 
     def key(self, frequency: Counter[str]) -> str:
-        """The part by which it is found: the rarest, of equally rare ones the longest."""
+        """Return the part to index the rule by: the rarest, of equally rare ones the longest."""
         return min(self.part_keys(), key=lambda key: (frequency[key], -len(key)))
 
     def part_keys(self) -> Iterator[str]:
@@ -224,7 +224,7 @@ class _Wildcard(msgspec.Struct, frozen=True):
 
 
 class PathRules:
-    """The rules of a group, in the form in which paths are looked up."""
+    """The rules of a group, indexed for fast look-ups."""
 
     def __init__(self, rules: Iterable[tuple[bool, str]]) -> None:
         self._prefixes: dict[str, bool] = {}  # beginning of a path → allowed
@@ -244,7 +244,7 @@ class PathRules:
         self._by_key: dict[str, list[int]] = {}  # a part → places in the list
         self._key_lengths: list[int] = []
         if len(self._wildcards) > _FEW:
-            self._find_by_parts()
+            self._index_by_parts()
 
     @property
     def forbids_something(self) -> bool:
@@ -252,7 +252,7 @@ class PathRules:
         return not all(values) or not all(rule.allowed for rule in self._wildcards)
 
     def allow(self, path: str) -> bool:
-        """`path` is that of a canonical URL, with its query."""
+        """Return whether a path may be fetched. `path` is from a canonical URL, with its query."""
         path = normal_path(path)
         best, allowed = -1, True
         if path in self._whole:
@@ -272,7 +272,7 @@ class PathRules:
         return allowed
 
     def _candidates(self, path: str) -> Iterator[_Wildcard | None]:
-        """The rules with `*` that may match, in their order; None when it were too many."""
+        """Yield the rules with `*` that may match, in their order; None when there are too many."""
         if not self._by_key:
             yield from self._wildcards
             return
@@ -285,7 +285,7 @@ class PathRules:
         for number, place in enumerate(places):
             yield None if number >= _MOST_TRIED else self._wildcards[place]
 
-    def _find_by_parts(self) -> None:
+    def _index_by_parts(self) -> None:
         frequency = Counter(key for rule in self._wildcards for key in rule.part_keys())
         for place, rule in enumerate(self._wildcards):
             self._by_key.setdefault(rule.key(frequency), []).append(place)
@@ -293,28 +293,28 @@ class PathRules:
 
 
 def normal_path(path: str) -> str:
-    """One spelling for all paths that mean the same."""
+    """Return the same text for all spellings of a path."""
     return path if _PLAIN.fullmatch(path) else _normal(path.replace("*", "%2A"))
 
 
 def _patterns(allowed: bool, written: str) -> Iterator[str]:
-    """What a rule means: usually one pattern."""
+    """Yield the patterns of a rule, usually one."""
     if written.startswith(("https://", "http://")):
-        written = f"/{written}"  # only a path that has it can match
+        written = f"/{written}"  # matches only a path that contains this URL
     anchor = "$" if written.endswith("$") else ""
     pattern = _normal(written[: len(written) - len(anchor)]) + anchor
     if not pattern.startswith(("/", "*", "$")):
-        return  # no path begins so
+        return  # no path begins like this
     yield pattern
-    if anchor:  # some mean the character
+    if anchor:  # some authors mean the character $
         yield _normal(written)
     if allowed and pattern.endswith(_INDEX):
-        yield pattern.removesuffix("index.html") + "$"
+        yield pattern.removesuffix("index.html") + "$"  # the folder itself is the same page
 
 
 def _normal(text: str) -> str:
-    """Escapes other than those of `/`, `%` and `*` are what they stand for, and all else that is no
-    letter, digit or one of `-_.~/=*` is an escape."""
+    """Decode escapes except those of `/`, `%` and `*`, and escape everything that is not a letter,
+    a digit or one of `-_.~/=*`."""
     if _PLAIN_RULE.fullmatch(text):
         return text
     data = _ESCAPE.sub(
@@ -332,28 +332,28 @@ def _wildcard(allowed: bool, pattern: str) -> _Wildcard:
     return _Wildcard(len(pattern), allowed, start, tuple(parts), end, anchored)
 
 
-MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309 section 2.5; what is behind it is not read
+MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309 section 2.5; the rest is not read
 MAX_CRAWL_DELAY_S = 3600.0
-LEAST_CRAWL_DELAY_S = 0.001  # a shorter one asks for nothing: `1e-310` was written to do harm
+LEAST_CRAWL_DELAY_S = 0.001  # shorter delays count as 0: values such as `1e-310` are attacks
 
 
 class RobotsRules(msgspec.Struct, frozen=True):
-    """What one robots.txt means for one user agent."""
+    """The rules of one robots.txt for one user agent."""
 
     user_agent: str
     crawl_delay_s: float | None = None  # the slower one of Crawl-delay and Request-rate
-    retry_later: bool = False  # nobody could say: everything is off limits until asked again
+    retry_later: bool = False  # robots.txt was unavailable: nothing may be fetched until it is read
+    # again
     _paths: PathRules | None = None  # None: everything is allowed, or nothing if retry_later
     sitemaps: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, status: int, body: bytes, user_agent: str) -> RobotsRules:
-        """The rules that follow from the answer to GET /robots.txt, after its redirects.
+        """Return the rules for the answer to GET /robots.txt, after its redirects.
 
-        2xx is read. 4xx and what is left of 3xx mean that there are no rules. 5xx, 429 and 0
-        (nobody answered) say nothing about the rules, so nothing is fetched for now; 429 is among
-        them against the letter of RFC 9309, for a server that says "slow down" has not said
-        "take everything".
+        2xx: the file is parsed. 4xx and remaining 3xx: there are no rules. 5xx, 429 and 0 (no
+        answer): the rules are unknown, so nothing is fetched for now. 429 differs from RFC 9309,
+        because "slow down" does not mean "everything is allowed".
         """
         if status == 429 or status >= 500 or status < 200:
             return cls(user_agent, retry_later=True)
@@ -369,16 +369,16 @@ class RobotsRules(msgspec.Struct, frozen=True):
         )
 
     def allows(self, url: str) -> bool:
-        """Whether `url`, in canonical form and of this host, may be fetched."""
+        """Return whether a canonical URL of this host may be fetched."""
         if self._paths is None:
             return not self.retry_later
-        start = url.find("/", 8)  # behind the host
+        start = url.find("/", 8)  # after the host
         path = url[start:] if start >= 0 else "/"
         return path == "/robots.txt" or self._paths.allow(path)
 
 
 def robots_url(origin: str) -> str:
-    """Where the rules of an origin (scheme://name[:port]) are."""
+    """Return the URL of the robots.txt of an origin (scheme://name[:port])."""
     return origin.rstrip("/") + "/robots.txt"
 
 

@@ -1,9 +1,9 @@
-"""The columns that a job's items have, for formats that must know them beforehand. Pure.
+"""Find the columns of a job's items, for formats that need them before the first item. Pure.
 
-Used for CSV and Parquet. They come from the job where it says them, by its rules or its schema, so
-that every file of a job has the same ones; else from the first items. Items that are made by code
-(spiders, parsers, executors, middlewares) may have other keys all the same: what has no column goes
-into one more, as JSON. Nothing is left out.
+Used for CSV and Parquet. They come from the rules or the schema of the job, so that all its files
+have the same columns; otherwise from the first items. Items made by code (spiders, parsers,
+executors, middlewares) may have other keys: values without a column are written as JSON into one
+additional column. Nothing is left out.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class ObjectOf(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """`columns` None: those of the first items. `rest` is the column of what has none; empty:
-    the items have exactly these. `csv_safe`: no cell of a CSV is a formula to a spreadsheet."""
+    """The columns of an output. `columns` None: those of the first items. `rest` is the column for
+    all other keys; empty: there are no others. `csv_safe`: spreadsheets do not evaluate cells of a
+    CSV."""
 
     columns: dict[str, ColumnKind] | None
     rest: str = ""
@@ -46,7 +47,7 @@ DEFAULT_COLUMNS: Final[dict[str, ColumnKind]] = {
 _PLAIN: Final = {"int": "int", "float": "float", "bool": "bool"}
 _FITS: Final = {"int": int, "float": (int, float), "bool": bool, "string": str}
 _OF_SCHEMA: Final = {"string": "string", "integer": "int", "number": "float", "boolean": "bool"}
-MOST_INFERRED: Final = 500  # columns; what further keys hold is in `rest`
+MOST_INFERRED: Final = 500  # columns; values of more keys are in `rest`
 
 
 def layout_of(spec: JobSpec) -> Layout:
@@ -64,7 +65,7 @@ def rest_name(columns: Iterable[str]) -> str:
 
 
 def columns_of(spec: JobSpec) -> dict[str, ColumnKind] | None:
-    """Name → kind. A name that two blocks use for different kinds holds JSON."""
+    """Return name → kind. A name with different kinds in two blocks holds JSON."""
     marked: dict[str, ColumnKind] = (
         {"duplicate_of": "string"} if spec.duplicates.near == MARK else {}
     )
@@ -98,7 +99,7 @@ def kind_of(field: Field) -> ColumnKind:
             tuple((name, kind_of(child)) for name, child in field.fields.items())
         )
     elif field.type == "str" and (field.json or field.jsonld or field.microdata):
-        inner = "json"  # untyped paths may lead to anything
+        inner = "json"  # untyped paths may select any value
     else:
         inner = _PLAIN.get(field.type, "string")
     if field.default is not None and not _default_fits(field.default, inner, field.list):
@@ -114,7 +115,7 @@ def _default_fits(default: Any, kind: ColumnKind, many: bool) -> bool:
     return isinstance(default, _FITS[kind])  # type: ignore[arg-type]
 
 
-# ---------------------------------------------------------------- what a schema or items tell
+# ---------------------------------------------------------------- columns of a schema or of items
 
 
 def _of_schema(schema: Any) -> ColumnKind:
@@ -131,7 +132,7 @@ def _of_schema(schema: Any) -> ColumnKind:
 
 
 def inferred(items: list[dict[str, Any]]) -> dict[str, ColumnKind]:
-    """The columns of these items: the keys in the order in which they come."""
+    """Return the columns of these items, in the order of their first use."""
     values: dict[str, list[Any]] = {}
     for item in items:
         for name, value in item.items():

@@ -1,4 +1,4 @@
-"""An output that a plugin keeps: `output.to = ["plugin:NAME"]`.
+"""Write an output with a plugin: `output.to = ["plugin:NAME"]`.
 
 Opened by `files.sinks` for the master's output loop. Pure. Batches have names that follow
 from the cursor before them: after a crash the same name comes again, with the same items and maybe
@@ -28,7 +28,7 @@ class PluginSink(WholeSink):
             self._store: plugins.ItemStore = plugins.make(
                 "stores", self._name, spec.plugins.get(self._name, {})
             )
-        except PluginError as error:  # the operator installs it, and it goes on
+        except PluginError as error:  # it continues when the operator installs the plugin
             missing = error.code == PluginError.MISSING
             why = f"no {error} is installed on this master" if missing else str(error)
             text = f"{row.path}: {why}; the items wait in the database"
@@ -49,7 +49,7 @@ class PluginSink(WholeSink):
     def _put(self, items: list[bytes]) -> None:
         try:
             self._store.put(f"run-{self._run}-after-{self.cursor}", items)
-        except Exception as error:  # foreign code: tried again until it works
+        except Exception as error:  # an error of the plugin: tried again until it works
             text = f"store {self._name!r}: {type(error).__name__}: {error}"
             raise StoreUnavailable(text, code=OUTPUT_PLUGIN) from error
 

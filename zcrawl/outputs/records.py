@@ -15,7 +15,8 @@ from zcrawl.outputs.warc import GetBody, render_warc, warc_head
 
 
 class Records(Protocol):
-    """The records of one file. `columns` are None where there are none, or not yet."""
+    """The records of one file. `columns` is None if the format has none, or they are not known
+    yet."""
 
     columns: tuple[str, ...] | None
 
@@ -23,21 +24,21 @@ class Records(Protocol):
 
     @property
     def has_head(self) -> bool:
-        """Whether a file without any item has something in it."""
+        """Whether a file without items has content."""
         ...
 
     def render(self, items: Sequence[bytes], title: str | None, *, first: bool) -> bytes:
         """Return the bytes of the items. `first`: the file is empty so far. `title` is the name in
-        a head that has one; None: the file goes on where another one ends, and has no head."""
+        the head of the file; None: the file continues another one, and has no head."""
         ...
 
     def resume(self, beginning: bytes) -> None:
-        """Read from the first bytes of a file what its next ones must fit."""
+        """Read the columns of an existing file from its first bytes."""
         ...
 
 
 class JsonLines:
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def __init__(self, layout: Layout, body_of: GetBody | None) -> None:
         self.columns: tuple[str, ...] | None = None
@@ -50,11 +51,11 @@ class JsonLines:
         return render_jsonl(items)
 
     def resume(self, beginning: bytes) -> None:
-        pass  # lines know nothing of each other
+        pass  # lines are independent
 
 
 class Csv:
-    """A header and a row for each item. Without columns of the job: those of the first items."""
+    """A header and a row for each item. If the job has no columns, the first items define them."""
 
     def __init__(self, layout: Layout, body_of: GetBody | None) -> None:
         self.columns = None if layout.columns is None else tuple(layout.columns)
@@ -74,13 +75,13 @@ class Csv:
 
     def resume(self, beginning: bytes) -> None:
         columns = read_header(beginning, self._safe)
-        # A file that an earlier version began has no column for the rest, and gets none.
+        # A file of an earlier version has no column for the rest, and gets none.
         self._rest = columns[-1] if columns and columns[-1].startswith(REST) else ""
         self.columns = columns[:-1] if self._rest else columns
 
 
 class Warc:
-    """The records of captured exchanges, after one that is about the file."""
+    """The records of captured exchanges, after one that describes the file."""
 
     def __init__(self, layout: Layout, body_of: GetBody | None) -> None:
         self.columns: tuple[str, ...] | None = None
@@ -91,9 +92,9 @@ class Warc:
         return True
 
     def render(self, items: Sequence[bytes], title: str | None, *, first: bool) -> bytes:
-        assert self._body_of is not None  # who writes archives has a place for bodies
+        assert self._body_of is not None  # jobs with archives always have a blob store
         head = warc_head(title) if first and title is not None else b""
         return head + render_warc(list(items), self._body_of)
 
     def resume(self, beginning: bytes) -> None:
-        pass  # a record knows nothing of those before it
+        pass  # records are independent

@@ -1,16 +1,15 @@
-"""Items as the bytes of a file: JSON lines or CSV. Pure; used by output files and by `export`.
+"""Render items as JSON lines or CSV. Pure; used by output files and by `export`.
 
-An item is stored as one JSON object. CSV quotes as RFC 4180 does. A cell that begins with `=` is
-not altered, because data stays what the page said; `safe` makes such cells text.
+An item is stored as one JSON object. CSV is quoted by RFC 4180. Cells are not changed, even if they
+begin with `=`; `safe` makes such cells text.
 
-Cells that a spreadsheet would take for a formula are made harmless, and back, for jobs with
-`output.csv_safe`. A spreadsheet evaluates a cell that begins with
-`=`, `+`, `-` or `@` (some of them also the full-width forms), maybe after spaces, and what comes
-after a tab or a line break at its beginning. Such a cell gets an apostrophe before it, which
-spreadsheets take as "this is text". Plain numbers stay numbers: `-3.5`.
+For jobs with `output.csv_safe`, cells that a spreadsheet would evaluate as a formula are made text.
+A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@` (some also the full-width
+forms), perhaps after spaces, and text after a tab or a line break at its beginning. Such a cell
+gets an apostrophe before it, which means text in spreadsheets. Plain numbers stay numbers: `-3.5`.
 
-A cell that begins with apostrophes and such a character gets one more, so `restore` can take one
-away from every cell that has one and gives back what the page said.
+A cell that begins with apostrophes and such a character gets one more, so that `restore` can always
+remove one and returns the original text.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _NUMBER: Final = lazy_pattern(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def neutralise(cell: str) -> str:
-    """The cell as no spreadsheet evaluates it."""
+    """Return the cell in a form that spreadsheets do not evaluate."""
     if not _FORMULA.match(cell) or _NUMBER.fullmatch(cell):
         return cell
     return _MARK + cell
 
 
 def restore(cell: str) -> str:
-    """The cell as it was before `neutralise`."""
+    """Return the cell as it was before `neutralise`."""
     return cell[1:] if cell.startswith(_MARK) and _FORMULA.match(cell) else cell
 
 
@@ -60,28 +59,29 @@ _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def render_jsonl(items: Iterable[bytes]) -> bytes:
-    """Each item on its own line. A line break within an item could only be layout: JSON escapes
-    those in strings."""
-    return b"".join(_one_line(item) + b"\n" for item in items)
+    """Return each item on its own line. A line break in an item is only layout, because JSON
+    escapes those in strings."""
+    return b"".join(_without_line_breaks(item) + b"\n" for item in items)
 
 
-def _one_line(item: bytes) -> bytes:
+def _without_line_breaks(item: bytes) -> bytes:
     if b"\n" in item or b"\r" in item:
         return msgspec.json.format(item, indent=-1)
     return item
 
 
 def csv_columns(items: Iterable[bytes]) -> tuple[str, ...]:
-    """The keys of these items, in the order in which they come."""
+    """Return the keys of these items, in the order of their first use."""
     return tuple(dict.fromkeys(key for item in items for key in _decode(item)))
 
 
 def render_csv(
     items: Iterable[bytes], columns: Sequence[str], header: bool, rest: str = "", safe: bool = False
 ) -> bytes:
-    """One row for each item. A missing value is an empty cell, a list or an object is JSON.
-    `rest` is the last column: what an item has besides the others, as JSON. `safe`: no cell is a
-    formula to a spreadsheet."""
+    """Return one row for each item. A missing value is an empty cell, a list or an object is JSON.
+
+    `rest` is the last column: all other keys of an item, as JSON. `safe`: spreadsheets do not
+    evaluate any cell."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     if header:
@@ -98,7 +98,7 @@ def render_csv(
 
 
 def read_header(beginning: bytes, safe: bool = False) -> tuple[str, ...]:
-    """The columns of a CSV file, from its first bytes; `safe` as it was written."""
+    """Return the columns of a CSV file from its first bytes; `safe` as it was written."""
     text = io.StringIO(beginning.decode(errors="replace"), newline="")
     names = next(csv.reader(text), ())
     return tuple(map(restore, names) if safe else names)
@@ -108,7 +108,7 @@ def _decode(item: bytes) -> dict[str, Any]:
     try:
         return _object(item)
     except msgspec.MsgspecError as error:
-        raise StoreDataError(f"an item is no JSON object: {error}", code=BAD_ITEM) from error
+        raise StoreDataError(f"an item is not a JSON object: {error}", code=BAD_ITEM) from error
 
 
 def _cell(value: Any) -> str:

@@ -1,17 +1,17 @@
 """The order in which an output is written, as a generator of effects. Pure.
 
-`driver.output_writer` performs the effects with threads and files, the simulated world with a
-fake disk, so what the simulation tries is the order that runs. Between any two effects the master
-may be paused, replaced, or die; an error at an effect ends the attempt, and the sink is closed.
+`driver.output_writer` performs the effects with threads and files, the simulated world with a fake
+disk, so that the simulation tests the real order. Between any two effects the master may be paused,
+replaced, or die; an error at an effect ends the attempt, and the sink is closed.
 
     Fence ▸ Open ▸ ( ReadRows ▸ take ▸ Commit )… ▸ settle ▸ Commit
                                 │
                                 └ the part ends: begin_join ▸ ( copy | ReadRows ▸ rebuild )…
                                   ▸ complete ▸ Commit, which is the fence ▸ publish ▸ Commit ▸ tidy
 
-What makes it safe is in `store.output_pieces`. Two orders matter here: a file appears under its
-final name only after a commit under the fence that came after the file was complete; and nothing is
-removed before the commit that makes it needless.
+`store.output_pieces` explains why this is safe. Two rules matter here: a file gets its final name
+only after it is complete and a commit after that has passed the fence; and nothing is removed
+before the commit that makes it unnecessary.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zcrawl.store.queries import ItemRow, OutputRow
 
 
 class ScriptSink(Protocol):
-    """What the script needs of a sink (`outputs.files.sinks`)."""
+    """The interface of a sink for the script (`outputs.files.sinks`)."""
 
     cursor: int  # the last item that it has taken, committed or not
 
@@ -54,22 +54,22 @@ class ScriptSink(Protocol):
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """Commit something that changes nothing: whoever is not the leader any more fails here."""
+    """Commit an empty change: it fails if this master is not the leader any more."""
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Open the sink; it is the outcome."""
+    """Open the sink, and return it."""
 
 
 class ReadRows(msgspec.Struct, frozen=True):
-    """Read committed rows after one; they are the outcome."""
+    """Read and return committed rows after `after`."""
 
     after: int
     limit: int
 
 
 class Write(msgspec.Struct, frozen=True):
-    """Call the sink where it may block; what it returns is the outcome."""
+    """Call the sink in a place where it may block, and return its result."""
 
     what: str
     call: Callable[[], Any]
@@ -87,7 +87,7 @@ Script: TypeAlias = Generator[ScriptEffect, Any, None]
 def write_output(
     row: OutputRow, sink: ScriptSink | None, batch: int, utc: Callable[[], float]
 ) -> Script:
-    """Write what is committed; `sink` is the one that is open already."""
+    """Write all committed items. `sink`: the open sink, or None."""
     if sink is None:
         yield Fence()
         sink = yield Open()
@@ -96,7 +96,7 @@ def write_output(
         rows: list[ItemRow] = yield ReadRows(sink.cursor, batch)
         if not rows:
             return
-        if sink.part_ends(False, utc()):  # what comes after its time is not of the old part
+        if sink.part_ends(False, utc()):  # later items belong to the next part
             yield from _complete_part(sink, batch, utc)
         yield from _commit((yield Write("writing", functools.partial(sink.take, rows, utc()))))
         if sink.part_ends(False, utc()):

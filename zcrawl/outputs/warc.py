@@ -1,13 +1,13 @@
-"""Captured exchanges as WARC records: request, response and metadata, gzip for each record.
+"""Render captured exchanges as WARC records: request, response and metadata, each with gzip.
 
 Called by output files and by `export`; needs the extra `warc` (warcio). Pure: bodies come from a
-function. Ids of records derive from what they record, so writing a page again writes the same.
+function. Ids of records follow from their content, so writing a page again gives the same bytes.
 
-A body is written as it came, in its Content-Encoding; only the chunks of the transfer are gone, so
-Transfer-Encoding is kept under another name and Content-Length is the record's. Where an engine
-could not tell what the wire carried, the same is done with Content-Encoding, and the metadata
-record says so. A body that is lost for good costs its payload only: the record is written with its
-headers, `WARC-Truncated` and the reason, because to try again would hold up the archive for ever.
+A body is written as received, in its Content-Encoding but without transfer chunks. So
+Transfer-Encoding is renamed and Content-Length is the length of the record. If an engine returns
+only the decoded body, Content-Encoding is renamed too, and the metadata record says so. If a body
+is lost, the record has only its headers, `WARC-Truncated` and the reason, because retries would
+block the archive for ever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zcrawl.model.capture import Capture, Exchange
 from zcrawl.model.reasons.storage import BAD_BLOB_NAME, BAD_ITEM, NO_BLOB
 from zcrawl.model.reasons.usage import MISSING_EXTRA
 
-# Not true of a body without its chunks; the last one only of a body that was decoded.
+# Headers that do not fit a body without chunks; the last one only for a decoded body.
 _TRANSFER: Final = frozenset(("transfer-encoding", "content-length"))
 _DECODED: Final = _TRANSFER | {"content-encoding"}
 _FORMS: Final = {
@@ -44,7 +44,7 @@ _decode = msgspec.json.Decoder(Capture).decode
 
 
 def render_warc(captures: list[bytes], body_of: GetBody) -> bytes:
-    """The records of these captures, each a gzip member of its own."""
+    """Return the records of these captures, each in its own gzip member."""
     return b"".join(
         _records(exchange, about, body_of)
         for capture in captures
@@ -53,7 +53,7 @@ def render_warc(captures: list[bytes], body_of: GetBody) -> bytes:
 
 
 def warc_head(name: str) -> bytes:
-    """The record that begins a file."""
+    """Return the first record of a file."""
     out = io.BytesIO()
     writer = _writer(out)
     info = {
@@ -73,7 +73,7 @@ def _read(data: bytes) -> Capture:
 
 
 def _exchanges(capture: Capture) -> Iterator[tuple[Exchange, dict[str, str]]]:
-    """In the order in which they happened, each with what its metadata record says."""
+    """Yield the exchanges in their order, each with the fields of its metadata record."""
     via = capture.parent or ""
     about = {"hopsFromSeed": str(capture.depth), "requestedUrl": capture.url}
     for hop in capture.hops:
@@ -113,7 +113,7 @@ def _records(exchange: Exchange, about: dict[str, str], body_of: GetBody) -> byt
             _response_headers(exchange, len(body)),
             protocol="HTTP/1.1",
         ),
-        warc_headers_dict=_named(exchange, "response") | _truncated(body_lost),
+        warc_headers_dict=_record_headers(exchange, "response") | _truncated(body_lost),
     )
     headers = [(_line(k), _line(v)) for k, v in exchange.request]
     if not any(name.lower() == "host" for name, _ in headers):
@@ -126,7 +126,7 @@ def _records(exchange: Exchange, about: dict[str, str], body_of: GetBody) -> byt
         http_headers=StatusAndHeaders(
             f"{_line(exchange.method)} /{path} HTTP/1.1", headers, is_http_request=True
         ),
-        warc_headers_dict=_named(exchange, "request") | _truncated(sent_lost),
+        warc_headers_dict=_record_headers(exchange, "request") | _truncated(sent_lost),
     )
     writer.write_request_response_pair(request, response)
     form = f"lost: {body_lost}" if body_lost else _FORMS[exchange.form]
@@ -138,8 +138,8 @@ def _records(exchange: Exchange, about: dict[str, str], body_of: GetBody) -> byt
         length=len(fields),
         warc_content_type="application/warc-fields",
         warc_headers_dict={
-            **_named(exchange, "metadata"),
-            "WARC-Concurrent-To": _named(exchange, "response")["WARC-Record-ID"],
+            **_record_headers(exchange, "metadata"),
+            "WARC-Concurrent-To": _record_headers(exchange, "response")["WARC-Record-ID"],
         },
     )
     writer.write_record(metadata)
@@ -147,12 +147,12 @@ def _records(exchange: Exchange, about: dict[str, str], body_of: GetBody) -> byt
 
 
 def is_lost(error: StoreError) -> bool:
-    """Whether a body cannot be had, now or later."""
+    """Return whether a body is lost for ever."""
     return error.code in LOST
 
 
 def _payload(name: str | None, body_of: GetBody) -> tuple[bytes, str]:
-    """The body, and why it is lost, if it is. What may come back raises, and is tried again."""
+    """Return the body, and the reason if it is lost. Temporary failures raise, and are retried."""
     if not name:
         return b"", ""
     try:
@@ -168,9 +168,9 @@ def _truncated(lost: str) -> dict[str, str]:
 
 
 def _response_headers(exchange: Exchange, length: int) -> list[tuple[str, str]]:
-    untrue = _TRANSFER if exchange.form == "" else _DECODED
+    unfitting = _TRANSFER if exchange.form == "" else _DECODED
     headers = [
-        (f"X-Crawler-{name}" if name.lower() in untrue else name, value)
+        (f"X-Crawler-{name}" if name.lower() in unfitting else name, value)
         for name, value in ((_line(k), _line(v)) for k, v in exchange.headers)
         if name and (name.lower(), value) != ("content-length", str(length))
     ]
@@ -181,17 +181,17 @@ def _fields(about: dict[str, str]) -> bytes:
     return "".join(f"{name}: {_line(value)}\r\n" for name, value in about.items() if value).encode()
 
 
-def _named(exchange: Exchange, kind: str) -> dict[str, str]:
+def _record_headers(exchange: Exchange, kind: str) -> dict[str, str]:
     moment = datetime.datetime.fromtimestamp(exchange.at, datetime.UTC)
     date = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     digits = hashlib.sha256(f"{kind} {exchange.url} {exchange.at!r}".encode()).hexdigest()
-    # A UUID of version 8: made by a rule of our own, here from what is recorded.
+    # A UUID of version 8 (made by our own rule), from the recorded data.
     name = f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
     return {"WARC-Date": date, "WARC-Record-ID": f"<urn:uuid:{name}>"}
 
 
 def _line(text: str) -> str:
-    """A header may not bring headers of its own."""
+    """Remove line breaks, so that a header cannot contain other headers."""
     return text.replace("\r", " ").replace("\n", " ").strip()
 
 
@@ -205,8 +205,8 @@ def _writer(out: io.BytesIO) -> Any:
     return WARCWriter(out, gzip=True, warc_version="1.1")
 
 
-# The names of RFC 9110 and its companions: an archive has a status line, and an engine tells no
-# phrase.
+# The names of RFC 9110 and related standards: an archive has a status line, and engines do not
+# return the phrase.
 _PHRASES: Final = {
     200: "OK", 201: "Created", 202: "Accepted", 203: "Non-Authoritative Information",
     204: "No Content", 205: "Reset Content", 206: "Partial Content",

@@ -1,9 +1,10 @@
-"""Step 8: from bytes to facts.
+"""Step 8: read the content of fetched pages.
 
-`page` says what one page has: title, links, whether it wants to be kept. `charset` and `encodings`
-decide how its bytes are read, `links` and `directives` what it links to and forbids, `cost` where
-it is parsed (loop, thread or child), `sitemap` reads lists of pages, `fingerprint` finds near
-copies. `extract` has the job's extraction rules; `reading` reads one answer as a run wants it.
+`page` reads one page: title, links, and whether it may be kept. `charset` and `encodings` decide
+its encoding, `links` and `directives` read its links and its rules for robots, `cost` decides where
+it is parsed (loop, thread or child process), `sitemap` reads sitemaps, `fingerprint` finds near
+duplicates. `extract` has the job's extraction rules; `reading` reads one answer with the settings
+of a run.
 
 Pure, except for `children`. Imported by worker, roles, commands and `zcrawl.spider`. Start with
 `page`.

@@ -1,12 +1,12 @@
-"""Decides in which encoding a body is written, and whether it is text at all.
+"""Decide the encoding of a body, and whether it is text at all.
 
-Called by `parse.page` for every page. Pure; never raises. The first that answers wins:
+Called by `parse.page` for every page. Pure; never raises. The first rule that applies wins:
 
 1. a byte-order mark
 2. the parameter `charset` of the Content-Type header
 3. an XML declaration in UTF-16 without a mark
-4. a <meta charset> or <meta http-equiv=content-type>, in the first 1,024 bytes and behind them as
-   long as the head lasts
+4. a <meta charset> or <meta http-equiv=content-type>, in the first 1,024 bytes and in the rest of
+   the head
 5. an XML declaration
 6. UTF-8, if the body is valid UTF-8
 7. a <meta> anywhere else
@@ -30,7 +30,7 @@ _SAMPLE: Final = 4096  # bytes that a guess is based on: 0.4 to 2 ms a guess
 _MARKS: Final = {0xEF: "utf-8", 0xFF: "utf-16le", 0xFE: "utf-16be"}
 _UTF16_XML: Final = {b"<\0?\0x\0": "utf-16le", b"\0<\0?\0x": "utf-16be"}
 
-# What a guess may answer: more candidates make guesses slower and stranger (cp037, mac_turkish).
+# The candidates of a guess: more make guesses slower and less likely (cp037, mac_turkish).
 _GUESSED = {
     "cp1252": "windows-1252",
     "cp1251": "windows-1251",
@@ -62,30 +62,30 @@ _TEXT_BYTES = bytes(b for b in range(256) if b > 0x1F or b in b"\t\n\x0c\r\x1b")
 
 
 def encoding_of(body: bytes, content_type: str) -> str:
-    """The WHATWG name of the encoding of `body`."""
+    """Return the WHATWG name of the encoding of `body`."""
     if body.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         return _MARKS[body[0]]
-    return header_encoding(content_type) or _declared_inside(body) or _guessed(body)
+    return header_encoding(content_type) or _declared_encoding(body) or _guess(body)
 
 
 def decode(body: bytes, content_type: str) -> tuple[str, str]:
-    """(text, WHATWG name of its encoding). A byte-order mark is not part of the text."""
+    """Return (text, WHATWG name of its encoding), without a byte-order mark."""
     name = encoding_of(body, content_type)
     return text_as(body, name), name
 
 
 def text_as(body: bytes, name: str) -> str:
-    """The text of a body in that encoding, as everything here can store it."""
+    """Return the text of a body in that encoding, without characters that cannot be stored."""
     text = decode_as(body, name)
     if text.startswith("\ufeff"):
         text = text[1:]
-    if not text.isascii():  # a codec may let lone surrogates through, which nothing can store
+    if not text.isascii():  # some codecs return lone surrogates, which cannot be stored
         text = text.encode("utf-8", "replace").decode("utf-8")
     return text
 
 
 def looks_binary(body: bytes) -> bool:
-    """Whether this is certainly no text: a known magic number, or full of control bytes."""
+    """Return whether this is certainly not text: a known magic number, or many control bytes."""
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         return False  # UTF-16: every other byte may be 0
     if body.startswith(_MAGIC) or body[4:8] == b"ftyp":
@@ -97,11 +97,11 @@ def looks_binary(body: bytes) -> bool:
     return len(head.translate(None, _TEXT_BYTES)) > max(3, len(head) // 20)
 
 
-def _declared_inside(body: bytes) -> str | None:
+def _declared_encoding(body: bytes) -> str | None:
     return _UTF16_XML.get(body[:6]) or meta_encoding(body) or xml_encoding(body)
 
 
-def _guessed(body: bytes) -> str:
+def _guess(body: bytes) -> str:
     try:
         body.decode("utf-8")
         return "utf-8"
@@ -118,15 +118,16 @@ def _guessed(body: bytes) -> str:
     first = _NON_ASCII.search(body)
     start = first.start() if first else 0
     sample = body[start : start + _SAMPLE]
-    # `<` is no second byte in any of these encodings: a sample that ends there cuts no character.
+    # `<` is never a second byte in these encodings, so a sample that ends there has whole
+    # characters.
     if len(body) > start + _SAMPLE and (end := sample.rfind(b"<")) > 0:
         sample = sample[:end]
     try:
         matches = from_bytes(sample, cp_isolation=list(_GUESSED), enable_fallback=False)
-    except Exception:  # whatever a guesser does: windows-1252 reads any bytes
+    except Exception:  # any failure of the library: windows-1252 can decode all bytes
         return "windows-1252"
     best = matches.best()
-    # French, Portuguese and Swedish look as tidy in 1250 as in 1252; the common one wins a tie.
+    # French, Portuguese and Swedish look equally good in 1250 and 1252; the more common one wins.
     if best is None or any(
         "cp1252" in match.could_be_from_charset and match.chaos <= best.chaos for match in matches
     ):

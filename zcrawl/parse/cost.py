@@ -1,6 +1,6 @@
-"""Decides where a page is parsed: in the event loop, in a thread, or in a child process.
+"""Decide where a page is parsed: in the event loop, in a thread, or in a child process.
 
-Called by `parse.page` when it runs in a worker; the same code in a child process runs without it.
+Called by `parse.page` in a worker; in a child process `parse.page` runs without it.
 Pure: the clock comes in.
 
     place    which pages                                      why there
@@ -9,8 +9,8 @@ Pure: the clock comes in.
              can be copied many times                         lock, 1.5 s at most; the loop turns
     child    all others (`TooCostly`)                         it can be killed, memory is bounded
 
-Nothing can interrupt lexbor, so the time of its parser is bounded before it starts, by what it is
-known to be slow at. Figures are of a 2-core machine; each limit keeps its kind below 35 ms:
+lexbor cannot be interrupted, so its time is estimated before it starts, from its known slow cases.
+Figures are of a 2-core machine; each limit keeps its kind below 35 ms:
 
     anything in 3,000 bytes                                                   at most 13 ms
     n formatting elements (<b>, <font> ...) that stay open while m blocks     n x m x 0.3 us
@@ -22,12 +22,12 @@ known to be slow at. Figures are of a 2-core machine; each limit keeps its kind 
     a fingerprint of words that never repeat                                  0.3 us a byte
     a selector of a job, see `SelectorCost`
 
-Copies take memory too: a page of 100 KB can ask for 100 million elements. So the limit on copies
-holds in a thread as well.
+Copies take memory too: a page of 100 KB can create 100 million elements. So the limit on copies
+also holds in a thread.
 
-What the tags of a page are like is found by `parse.tags`, in one pass.
+`parse.tags` collects the statistics of the tags in one pass.
 
-The rest (links, fields, items) is Python, and asks a `TimeBudget` between its steps.
+The rest (links, fields, items) is Python, and checks a `TimeBudget` between its steps.
 """
 
 from __future__ import annotations
@@ -72,26 +72,26 @@ _DEEPER: Final = " > ".join("*" * (MOST_DEPTH + 1))
 
 
 class TooCostly(Exception):
-    """This page belongs into a child process. The text says what it has too much of."""
+    """The page must be parsed in a child process. The text says what is too large."""
 
 
 class ParsePlace(Enum):
-    """Where in a worker's own process a page is parsed."""
+    """The place in the worker's own process where a page is parsed."""
 
     LOOP = "loop"
     THREAD = "thread"
 
 
 class Judgement(NamedTuple):
-    """What is known of a page before it is parsed."""
+    """The decision about a page before it is parsed."""
 
     place: ParsePlace
-    only_a: bool = False  # no element but <a> has a link, and none changes what links mean
+    only_a: bool = False  # only <a> elements have links, and no element changes their base
     tags: int | None = None  # how many there are at most; None: not counted
 
 
 class TimeBudget:
-    """The CPU time that one page may take inside the event loop, parser and all.
+    """The CPU time that one page may take in the event loop, including the parser.
 
     The system call for CPU time costs 30 times as much as the clock. So the first half of the
     budget is measured by the clock, which never shows less than the CPU time. Only a page that
@@ -128,13 +128,13 @@ class TimeBudget:
 
 
 class SelectorCost(msgspec.Struct, frozen=True):
-    """What the selectors of a job can cost, whatever the page.
+    """The cost of a job's selectors for the worst page.
 
     `steps`: the most descendant combinators in one selector. Lexbor goes back and tries again, so
     `x div div` looks at each pair of nested <div>: 2 s for 5,000 bytes. With one step it is the
     square of the tags (7 ns), with more the power of the depth.
-    `wide`: how often one selector compares brothers (`~`, `:nth-child`) or looks into an element
-    (`:has`): each time it is the square of the tags.
+    `wide`: how often one selector compares siblings (`~`, `:nth-child`) or searches inside an
+    element (`:has`): each time it takes the square of the tags.
     """
 
     steps: int = 0
@@ -146,7 +146,7 @@ _NOT_A_STEP: Final = lazy_pattern(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\s*[>+~]\s*|\s
 
 
 def selector_cost(selector: str) -> SelectorCost:
-    """Of one selector; counts too much rather than too little."""
+    """Return the cost of one selector, at most."""
     bare = _NOT_A_STEP.sub(lambda match: "," if "," in match[0][:2] else ">", selector.strip())
     parts = [bare] if "(" in bare else bare.split(",")
     return SelectorCost(
@@ -162,8 +162,8 @@ def greatest(costs: Iterable[SelectorCost]) -> SelectorCost:
 
 
 def judge(markup: bytes, fingerprint: bool, selectors: SelectorCost | None) -> Judgement:
-    """Return where to parse this markup, and what is in it. Raise TooCostly if lexbor or a job's
-    selectors may take too long for it, or may need too much memory."""
+    """Decide where to parse this markup. Raise TooCostly if lexbor or a job's selectors may take
+    too long for it, or may need too much memory."""
     size = len(markup)
     if size > (INLINE_FINGERPRINT_BYTES if fingerprint else THREAD_BYTES):
         raise TooCostly(f"{size} bytes")
@@ -197,14 +197,14 @@ def _check_selectors(size: int, selectors: SelectorCost) -> None:
 
 
 def check_depth(tree: LexborHTMLParser, selectors: SelectorCost) -> None:
-    """Raises TooCostly for selectors of several steps on a tree that nests deep."""
+    """Raise TooCostly for selectors of several steps on a deeply nested tree."""
     if selectors.steps > 1 and tree.css_first(_DEEPER) is not None:
         raise TooCostly(f"a selector of {selectors.steps} steps, nested elements")
 
 
 def _copies_ms(size: int, seen: Survey) -> float:
-    """Return what copying formatting elements takes at most, if all that may stay open do, and
-    every tag begins a block. (A closed element begins none, nor does its end.)"""
+    """Return the longest time for copying formatting elements: all that may be open are open, and
+    every tag begins a block, except those of closed elements."""
     distinct = {tag for tag in seen.open_tags if tag[:4].lower() not in _ROOTS}
     if size > SHORT_BYTES:
         roots = sum(1 for tag in seen.open_tags if tag not in distinct)

@@ -1,21 +1,21 @@
-"""The encodings of the web, and where a page names its own.
+"""The encodings of the web, and the declarations of a page about its own.
 
 Called by `parse.charset` and `parse.sitemap`. Pure; never raises.
 
-**What a label means, and how its bytes become text.** Labels and codecs are those of
-webencodings, which has the WHATWG Encoding Standard on Python's codecs. Where those know less than
-the Standard, a sequence of bytes gets a second chance before it becomes U+FFFD:
+**Labels and decoding.** Labels and codecs are those of webencodings, which maps the WHATWG Encoding
+Standard to Python's codecs. Python's codecs do not know all characters of the Standard, so some
+sequences of bytes are decoded a second time before they become U+FFFD:
 
-- windows-125x and 874: bytes 0x80 to 0x9F that stand for nothing are C1 controls
+- windows-125x and 874: undefined bytes from 0x80 to 0x9F are C1 controls
 - gbk is read as gb18030, which contains it; a lone 0x80 is the euro sign
 - euc-jp and iso-2022-jp: the rows that NEC and IBM added (`①`, `㈱`), which cp932 knows
-- big5: what only Microsoft's code page 950 has
+- big5: characters that only Microsoft's code page 950 has
 
-docs/conformance.md has what still differs.
+docs/conformance.md lists the remaining differences.
 
-**Where a page names its encoding**: the Content-Type header, a <meta>, an XML declaration.
-`parse.charset` asks in its order. The time is in proportion to what is read. Each function gives
-the name of an encoding, or None if nothing was said that counts.
+**Declarations of a page**: the Content-Type header, a <meta>, an XML declaration. `parse.charset`
+decides their order. The time is proportional to the bytes that are read. Each function returns the
+name of an encoding, or None if there is no valid declaration.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ _BETTER_CHARACTERS: Final = {
     "iso-2022-jp": _JIS_AS_WINDOWS,
     "big5": (("\u2022", "\u2027"), ("\u203e", "\xaf"), ("\u2641", "\u2295"), ("\u2609", "\u2299")),
 }
-_MOST_CHANCES: Final = 2_000  # sequences that are looked at once more, 1.5 us each
+_MOST_CHANCES: Final = 2_000  # sequences that are decoded a second time, 1.5 us each
 _SECOND_CHANCE: Final = "zcrawl.second-chance"
-_MOST_PAGES: Final = ("utf-8", "UTF-8")  # name it so
-REPLACEMENT: Final = "replacement"  # of labels whose encodings nobody may read
+_MOST_PAGES: Final = ("utf-8", "UTF-8")  # the labels on most pages
+REPLACEMENT: Final = "replacement"  # of labels whose encodings the Standard forbids
 
 
-@lru_cache(maxsize=1024)  # labels come from headers and pages: few, unless somebody invents them
+@lru_cache(maxsize=1024)  # labels come from headers and pages; valid ones are few
 def encoding_named(label: str) -> str | None:
-    """The name, in lower case, of the encoding that a label means; None: of no encoding."""
+    """Return the lower-case name of the encoding of a label; None if the label is unknown."""
     if label in _MOST_PAGES:
         return "utf-8"
     import webencodings  # 2 ms of a start
@@ -76,7 +76,7 @@ def encoding_named(label: str) -> str | None:
 
 
 def decode_as(body: bytes, name: str) -> str:
-    """The text of `body`, with U+FFFD for what cannot be read."""
+    """Decode `body`, with U+FFFD for invalid bytes."""
     if name == "utf-8":
         return body.decode("utf-8", "replace")
     if name == REPLACEMENT:
@@ -94,7 +94,7 @@ def decode_as(body: bytes, name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _table_of(name: str) -> str:
-    """The 256 characters of a single-byte encoding."""
+    """Return the 256 characters of a single-byte encoding."""
     characters = list(codec_of(name).decode(bytes(range(256)), _SECOND_CHANCE)[0])
     for byte, character in _BETTER_BYTES.get(name, {}).items():
         characters[byte] = character
@@ -102,7 +102,7 @@ def _table_of(name: str) -> str:
 
 
 def codec_of(name: str) -> codecs.CodecInfo:
-    """Python's codec for an encoding that has a name here."""
+    """Return Python's codec for an encoding by its name."""
     if name in _BETTER_CODEC:
         return codecs.lookup(_BETTER_CODEC[name])
     import webencodings
@@ -112,12 +112,13 @@ def codec_of(name: str) -> codecs.CodecInfo:
 
 
 def _second_chance(error: UnicodeError) -> tuple[str | bytes, int]:
-    """A codec's error handler: what the Standard reads where Python's codec reads nothing."""
+    """Handle an error of a codec: return the characters of the Standard that Python does not
+    know."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     failed, start, codec = error.object, error.start, error.encoding
     first = failed[start]
-    if codec == "charmap":  # so all single-byte codecs call themselves; called for a table only
+    if codec == "charmap":  # the name of all single-byte codecs; called for a table only
         return (chr(first) if 0x80 <= first <= 0x9F else "\ufffd"), start + 1
     if codec == "gb18030" and first == 0x80:
         return "\u20ac", start + 1
@@ -130,12 +131,12 @@ def _second_chance(error: UnicodeError) -> tuple[str | bytes, int]:
         if codec == "iso2022_jp" and len(pair) == 2 and min(pair) > 0x20 and max(pair) < 0x7F:
             return shift_jis_of(pair[0], pair[1]).decode("cp932"), start + 2
     except UnicodeDecodeError:
-        pass  # it stands for nothing there either
+        pass  # undefined there too
     return "\ufffd", max(error.end, start + 1)
 
 
 def shift_jis_of(row: int, cell: int) -> bytes:
-    """The two bytes that Shift_JIS has for a row and a cell (both from 0x21) of JIS X 0208."""
+    """Return the two bytes of Shift_JIS for a row and a cell (both from 0x21) of JIS X 0208."""
     lead = (row - 0x21 >> 1) + 0x81
     odd = cell + (0x1F if cell < 0x60 else 0x20)
     trail = odd if row % 2 else cell + 0x7E
@@ -144,7 +145,7 @@ def shift_jis_of(row: int, cell: int) -> bytes:
 
 codecs.register_error(_SECOND_CHANCE, _second_chance)
 
-UNCONDITIONAL_BYTES: Final = 1024  # searched in any case; from there on only while the head lasts
+UNCONDITIONAL_BYTES: Final = 1024  # always searched; after that only the rest of the head
 
 # The Content-Type header: MIME types by the MIME Sniffing Standard, joined by commas.
 _MIME_TYPE = lazy_pattern(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))++', re.S)
@@ -155,7 +156,7 @@ _PARAMETERS = lazy_pattern(  # groups: name, value behind its opening quote, val
 _VALID_VALUE = lazy_pattern(r"[\t -~\x80-\xff]*")
 _ESCAPED = lazy_pattern(r"\\(.)", re.S)
 
-# How most pages begin; `search_meta` reads it as the same. No quote is open at a `>`.
+# The beginning of most pages; `search_meta` gives the same result. No quote is open at a `>`.
 _USUAL_HEAD = lazy_pattern(
     rb"[\t\n\f\r ]*+(?:<\?xml[^<>]*+>[\t\n\f\r ]*+)?+(?:<!doctype[^<>]*+>[\t\n\f\r ]*+)?+"
     rb"(?:<html(?:[\t\n\f\r ][^<>\"']*+(?:\"[^<>\"]*+\"[^<>\"']*+)*+)?+>[\t\n\f\r ]*+)?+"
@@ -172,10 +173,10 @@ _XML_ENCODING = lazy_pattern(
 
 @lru_cache(maxsize=512)
 def header_encoding(content_type: str) -> str | None:
-    """What the Content-Type header says, by its parameter `charset` and nothing that looks like it.
+    """Return the encoding of the parameter `charset` in the Content-Type header.
 
-    Of several types the last one counts, as the Fetch Standard has it; one that repeats the type
-    before it without a charset does not take it away.
+    Of several types the last one counts, by the Fetch Standard; if it repeats the previous type
+    without a charset, the previous charset stays.
     """
     essence = label = None
     for value in _MIME_TYPE.findall(content_type):
@@ -189,7 +190,7 @@ def header_encoding(content_type: str) -> str | None:
 
 
 def _charset_parameter(mime_type: str) -> str | None:
-    """The first one that has a valid value; an empty one counts if it is in quotes."""
+    """Return the first valid charset; an empty one counts if it is in quotes."""
     for name, quoted, plain in _PARAMETERS.findall(mime_type):
         value = _ESCAPED.sub(r"\1", quoted[1:]) if quoted else plain.rstrip("\t\n\r ")
         if name.lower() == "charset" and (quoted or value) and _VALID_VALUE.fullmatch(value):
@@ -198,22 +199,22 @@ def _charset_parameter(mime_type: str) -> str | None:
 
 
 def meta_encoding(body: bytes, to_the_end: bool = False) -> str | None:
-    """What a <meta> says: in the first kilobyte, and behind it as long as the head lasts.
+    """Return the encoding in a <meta> of the first kilobyte or the rest of the head.
 
-    That is where browsers look. `to_the_end` looks at the rest as well.
+    Browsers search the same part. `to_the_end` searches the whole page.
     """
     usual = _USUAL_HEAD.match(body)
     if usual is not None:
         encoding = readable(encoding_named((usual[1] or usual[2]).decode("latin-1")))
         if encoding is not None:
             return encoding
-    from zcrawl.parse.meta_search import search_meta  # loaded when a page begins in another way
+    from zcrawl.parse.meta_search import search_meta  # loaded for pages with an unusual beginning
 
     return search_meta(body, to_the_end)
 
 
 def xml_encoding(body: bytes) -> str | None:
-    """What an XML declaration at the very beginning says."""
+    """Return the encoding of an XML declaration at the beginning."""
     declared = _XML_ENCODING.match(body[:UNCONDITIONAL_BYTES])
     if declared is None:
         return None
@@ -221,7 +222,8 @@ def xml_encoding(body: bytes) -> str | None:
 
 
 def readable(name: str | None) -> str | None:
-    """The encoding that a declaration means: it was read as ASCII, so UTF-16 cannot be true."""
+    """Return the real encoding of a declaration: it was readable as ASCII, so it cannot be
+    UTF-16."""
     if name in ("utf-16le", "utf-16be"):
         return "utf-8"
     return "windows-1252" if name == "x-user-defined" else name

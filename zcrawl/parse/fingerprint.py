@@ -1,17 +1,18 @@
-"""A fingerprint of what a page says: 256 bits that differ little when two texts differ little.
+"""Compute the fingerprint of a page's text: 256 bits that differ little for similar texts.
 
-Called by `parse.page` for jobs that look for near duplicates, on a tree that nobody needs any
-more. Pure. A simhash (Charikar) over neighbouring words: each pair votes for or against each bit
-with the bits of its hash, once, however often it is there: by their frequency, a few phrases of
-tables and indexes outvoted all the rest. Navigation, footers and scripts have no vote: sites repeat
-them on every page. A text of few words gets no fingerprint: a single word would turn many bits.
+Called by `parse.page` for jobs that look for near duplicates, on a tree that is not needed any
+more. Pure. It is a simhash (Charikar) over neighbouring words: the hash of each pair votes for or
+against each bit. A pair votes once, even if it occurs often: otherwise a few phrases in tables and
+indexes would decide alone. Navigation, footers and scripts do not vote, because sites repeat them
+on every page. A text of few words gets no fingerprint, because a single word would change many
+bits.
 
-64 bits are too few: of 600 pages with 300 words of untagged boilerplate and 30 words of their own
-301 came out as duplicates, with 256 bits few (docs/recrawl.md has figures).
+64 bits are too few: of 600 pages with 300 words of untagged boilerplate and 30 words of their own,
+301 were taken for duplicates, but only few with 256 bits (docs/recrawl.md has figures).
 
-All votes are counted at once. The hashes of all first words lie side by side; those of the second
-ones, shifted a little, are laid over them; then every byte column is one long number, and the
-votes for a bit are a mask and a bit count. By loops it took 60 times as long.
+All votes are counted at once. The hashes of all first words form one long number, which is combined
+by XOR with those of the second words, shifted by a few bytes. Then every byte column is one long
+number, and the votes for a bit are counted with a mask. Loops took 60 times as long.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from selectolax.lexbor import LexborHTMLParser
 
 BYTES: Final = 32
 LEAST_WORDS: Final = 50
-MOST_WORDS: Final = 100_000  # what comes behind does not count
-_UNSPOKEN: Final = [
+MOST_WORDS: Final = 100_000  # further words do not count
+_WITHOUT_VOTE: Final = [
     *("script", "style", "template", "noscript", "svg", "iframe", "nav", "footer", "aside"),
     *("form", "select", "button", "head"),
 ]
-_TOP: Final = "body > header"  # of the page; one within an article holds its title
-_SHIFT: Final = 3  # bytes: "a b" is not "b a", nor is "a a" nothing
+_TOP: Final = "body > header"  # of the page; the header of an article has its title
+_SHIFT: Final = 3  # bytes, so that "a b" differs from "b a", and "a a" does not cancel out
 _LONG_WORD: Final = 12  # characters; longer on average: a script without spaces
 
 
 def fingerprint_of(tree: LexborHTMLParser) -> bytes:
-    """Of the visible text; empty if there is too little of it. Takes the tree apart."""
-    tree.strip_tags(_UNSPOKEN, recursive=True)
+    """Return the fingerprint of the visible text; empty if it is too short. Changes the tree."""
+    tree.strip_tags(_WITHOUT_VOTE, recursive=True)
     for header in tree.css(_TOP):
         header.decompose()
     body = tree.body
@@ -58,7 +59,7 @@ def fingerprint(text: str) -> bytes:
 
 
 class _Hashes(dict[str, bytes]):
-    """Pages of a site share their words: most of them are hashed once."""
+    """A cache of hashes: pages of a site share most of their words."""
 
     MOST: Final = 50_000
 
@@ -84,5 +85,5 @@ def _majority(first: bytes, second: bytes, pairs: int) -> bytes:
 
 
 def distance(first: bytes, other: bytes) -> int:
-    """In how many bits two fingerprints differ."""
+    """Return the number of bits in which two fingerprints differ."""
     return (int.from_bytes(first) ^ int.from_bytes(other)).bit_count()

@@ -1,5 +1,6 @@
-"""Finds the form that a login fills in: the first one with all the named fields. Pure; called by
-`worker.pipeline.login`.
+"""Find the form for a login: the first one with all the named fields.
+
+Called by `worker.pipeline.login`. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON answers, for jobs that extract from them. Called by `parse.reading`. Pure."""
+"""Read JSON answers, for jobs that extract from them. Called by `parse.reading`. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def parse_json(
     facts: PageContext,
     budget: TimeBudget | None = None,
 ) -> ParsedPage:
-    """Raises ParseError for what is no JSON; TooCostly, with a budget, for what takes too long."""
+    """Read an answer. Raises ParseError if it is not JSON; with a budget, TooCostly if it takes
+    long."""
     if budget is not None and len(body) > INLINE_BYTES:
         raise TooCostly(f"{len(body)} bytes")
     resolver.rejected.clear()
     value = _read(body, content_type)
     if budget is not None:
         budget.begin()
-    assert options.plan is not None  # the pipeline asks for nobody else
+    assert options.plan is not None  # the pipeline calls it only for jobs that extract
     extracted = options.plan.apply(SourcePage(facts, resolver, None, value, budget=budget))
     links = extracted.links if extracted is not None and extracted.links is not None else []
     rejected = {code: n for code, n in resolver.rejected.items() if code != UNSUPPORTED_SCHEME}
@@ -41,9 +42,9 @@ def parse_json(
 def _read(body: bytes, content_type: str) -> Any:
     try:
         return msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
-    except (ValueError, RecursionError) as error:  # also no UTF-8
+    except (ValueError, RecursionError) as error:  # also for invalid UTF-8
         first = error
-    try:  # another encoding, which JSON may not have and some servers send
+    try:  # another encoding, which JSON forbids and some servers send
         return msgspec.json.decode(decode(body, content_type)[0].encode())
     except (ValueError, RecursionError):
-        raise ParseError(f"no JSON: {first}", code=BAD_JSON) from None
+        raise ParseError(f"not JSON: {first}", code=BAD_JSON) from None

@@ -1,13 +1,13 @@
-"""Decides which links a parsed page has.
+"""Find the links of a parsed page.
 
 Called by `parse.page`, once per page, on a lexbor tree. Pure. A link is the href of an <a> or
 <area> or the src of an <iframe> or <frame>, resolved against the first <base href> that is a
-crawlable URL itself, else against the page. Not a link is
+crawlable URL itself, otherwise against the page. These are not links:
 
-- what the resolver rejects (mailto:, javascript:, garbage; it counts them)
-- `#here` and an empty href on a page without <base>: a place on the same page
-- an <a> or <area> with rel=nofollow, unless told to follow those
-- what stands in a <template>: it is not part of the document
+- URLs that the resolver rejects and counts (mailto:, javascript:, garbage)
+- `#here` and an empty href on a page without <base>: they lead to the same page
+- an <a> or <area> with rel=nofollow, unless `follow_nofollow` is set
+- the content of a <template>: it is not part of the document
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from zcrawl.parse.cost import TimeBudget
 # One pass in C for all of them, in document order. With the attributes, on 96 KB and 333 links:
 # 216 us; a pass by tags() for each name 393 us, a walk in Python 440 us (14 KB: 41, 35, 58 us).
 _SELECTOR: Final = "a[href],area[href],iframe[src],frame[src],base[href]"
-_ONLY_A: Final = "a[href]"  # a third less, on a page that has none of the others
+_ONLY_A: Final = "a[href]"  # a third less time, on a page without the others
 
 _LINKS_A_STEP: Final = 64  # a link on a page with an absurdly long URL takes 70 us
 
 
 def tag_id(name: str) -> int:
-    """Lexbor's number for a tag; comparing numbers spares making a string for each node."""
+    """Return lexbor's number for a tag; comparing numbers avoids a string for each node."""
     node = LexborHTMLParser(f"<{name}>").css_first(name)
     assert node is not None
     return node.tag_id
@@ -48,9 +48,11 @@ def links_of(
     budget: TimeBudget | None = None,
     only_a: bool = False,
 ) -> tuple[list[tuple[str, bytes]], str]:
-    """The links of a page as (canonical URL, key), each once, in document order; and what they
-    are relative to. `only_a`: no element but <a> counts on this page (`Survey.references`). Raises
-    TooCostly if there is a budget and it is used up."""
+    """Return the links of a page as (canonical URL, key), each once, in document order; and their
+    base.
+
+    `only_a`: the page has no other elements with links (`Survey.references`). Raises TooCostly if
+    there is a budget and it is used up."""
     base: str | None = None
     hrefs: dict[str, None] = {}  # an ordered set, without fragments: half of all links repeat
     for node in tree.css(_ONLY_A if only_a else _SELECTOR):
@@ -74,13 +76,13 @@ def links_of(
             href = attributes.get("src") or ""
         cut = href.find("#")
         if cut >= 0:
-            # Only what ends in a space before its fragment needs the whole rule.
+            # Only a space before the fragment needs the complete rule.
             href = href[:cut] if href[cut - 1] > " " else without_fragment(href)
         hrefs[href] = None
     if base is None:
         base = page_url
         hrefs.pop("", None)
-    # Resolved only now, because a <base> holds for the links before it too.
+    # Resolved only now, because a <base> also applies to the links before it.
     links: dict[str, tuple[str, bytes]] = {}
     left = iter(hrefs)
     while step := list(itertools.islice(left, _LINKS_A_STEP)):

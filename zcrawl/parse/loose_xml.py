@@ -1,15 +1,15 @@
-"""Reads XML that may be broken, in pieces: what a feed or a sitemap says in spite of its faults.
+"""Read XML with faults, in pieces, for feeds and sitemaps.
 
-Used by `parse.sitemap`. Pure. A strict parser loses everything behind the first fault; here a fault
-costs what it touches, and is counted in `faults`:
+Used by `parse.sitemap`. Pure. A strict parser loses everything after the first fault; here a fault
+affects only its place, and is counted in `faults`:
 
-- `&` that begins no reference is text; `<` that begins no tag is U+FFFD, because a tag may be lost
-- an end tag without its start is left out; one that closes something outer closes what is within
-- attributes are read by whoever asks for them, with `attributes_of`
+- `&` without a reference is text; `<` without a tag is U+FFFD, because a tag may be lost
+- an end tag without its start is ignored; one of an outer element closes the inner ones too
+- attributes are parsed only on demand, with `attributes_of`
 
 Comments, processing instructions and the DOCTYPE are left out. Entities that a document defines are
-never read, because they can grow without end: a reference to one stays as it is written, and
-`plain_text` says so.
+never read, because they can grow without limit: a reference to one stays as it is written, and
+`plain_text` reports it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from zcrawl.text.patterns import lazy_pattern
 
 MOST_DEPTH: Final = 50
-MOST_FAULTS: Final = 200_000  # what has more, 0.6 us each, is something else
+MOST_FAULTS: Final = 200_000  # a document with more, 0.6 us each, is not XML
 _MOST_TAG_CHARS: Final = 65_536  # of a tag that never ends
 _LONGEST_MARK: Final = 9  # <![CDATA[
 
@@ -39,18 +39,18 @@ _CHARACTERS: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"
 
 
 class XmlHandler(Protocol):
-    """Told what a document says, elements by their local names in lower case."""
+    """Receives the parts of a document; elements have their local names in lower case."""
 
     def start(self, name: str, parent: str, attributes: str) -> None: ...
 
-    def text(self, text: str, plain: bool) -> None: ...  # plain: & is no reference
+    def text(self, text: str, plain: bool) -> None: ...  # plain: & does not begin a reference
 
     def end(self, name: str, parent: str) -> None: ...
 
 
 class LooseXml:
-    """Feed it text; it calls the handler. Raises ValueError for what nests deeper than 50, and for
-    what is no XML at all."""
+    """Parses text and calls the handler. Raises ValueError for elements nested deeper than 50, and
+    for text that is not XML at all."""
 
     def __init__(self, handler: XmlHandler) -> None:
         self.faults = 0
@@ -66,27 +66,27 @@ class LooseXml:
             before = position
             position = self._skip(text, position) if self._until else self._step(text, position)
             if position == before:
-                break  # the next piece tells more
+                break  # wait for the next piece
         self._rest = text[position:]
 
     def close(self) -> bool:
-        """Whether the document was whole: what was begun is ended."""
+        """Return whether the document is complete: every element is closed."""
         whole = not self._until and not self._stack and "<" not in self._rest
         self._rest = ""
         return whole
 
     def _step(self, text: str, position: int) -> int:
-        """Read up to the end of the next tag or mark; where it is now."""
+        """Read up to the end of the next tag or mark; return the new position."""
         step = _STEP.match(text, position)
         if step is None:
-            return self._odd(text, position)
+            return self._read_fragment(text, position)
         before, slash, name, attributes, mark = step.groups()
         mark = mark and mark.upper()
         until = _ENDS.get(mark, "")
         if mark == "!DOCTYPE":
             more = _DOCTYPE_CONTENT.search(text, step.end())
             if more is None and len(text) - step.end() < _MOST_TAG_CHARS:
-                return position  # the next piece tells whether it has definitions
+                return position  # the next piece shows whether it has definitions
             until = "]>" if more is not None and more[0] == "[" else ">"
         if before:
             self._handler.text(before, False)
@@ -97,8 +97,8 @@ class LooseXml:
             self._start(_local(name), attributes)
         return step.end()
 
-    def _odd(self, text: str, position: int) -> int:
-        """No `<`, or one that begins nothing, or nothing yet."""
+    def _read_fragment(self, text: str, position: int) -> int:
+        """Read text without a complete tag: no `<`, an invalid `<`, or an unfinished tag."""
         start = text.find("<", position)
         if start < 0:
             cut = text.rfind("&", max(position, len(text) - 12))  # a reference may be cut
@@ -120,7 +120,7 @@ class LooseXml:
         return start + 1
 
     def _skip(self, text: str, position: int) -> int:
-        """Look for the end of a comment, a section or an instruction."""
+        """Search the end of a comment, a section or an instruction."""
         end = text.find(self._until, position)
         section = self._until == "]]>"
         stop = end if end >= 0 else max(position, len(text) - len(self._until) + 1)
@@ -156,11 +156,11 @@ class LooseXml:
     def _count_fault(self) -> None:
         self.faults += 1
         if self.faults > MOST_FAULTS:
-            raise ValueError("no XML")
+            raise ValueError("not XML: too many faults")
 
 
 def attributes_of(written: str) -> dict[str, str]:
-    """The attributes of a tag, by their names as written."""
+    """Return the attributes of a tag, by their names as written."""
     return {
         name: plain_text(double or single)[0]
         for name, double, single in _ATTRIBUTE.findall(written)
@@ -168,7 +168,7 @@ def attributes_of(written: str) -> dict[str, str]:
 
 
 def plain_text(text: str) -> tuple[str, bool]:
-    """The text with its references resolved, and whether all of them are known."""
+    """Return the text with resolved references, and whether all of them are known."""
     if "&" not in text:
         return text, True
     all_known = _UNKNOWN_REFERENCE.search(_REFERENCE.sub("", text)) is None

@@ -1,7 +1,7 @@
-"""Searches a page for a <meta> that names its encoding, tag by tag: 1 us each.
+"""Search a page for a <meta> that names its encoding, tag by tag (1 us each).
 
-Called by `parse.encodings` for pages that do not begin as most do. Pure; never raises, and takes
-time in proportion to what it reads.
+Called by `parse.encodings` for pages with an unusual beginning. Pure; never raises, and takes
+time in proportion to the bytes that it reads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARKUP = lazy_pattern(
     rb"<(?:(/?)([a-zA-Z][^\t\n\f\r />]*+)|!--(?:-?>|.*?(?:--!?>|\Z))|(!\[CDATA\[)|[!/?][^>]*+>?+)",
     re.S,
 )
-# What is within these is text, whatever it looks like.
+# The content of these elements is text, never tags.
 _ENDS_OF_TEXT: Final = {
     b"script": lazy_pattern(rb"</script(?=[\t\n\f\r />])", re.I),
     b"style": lazy_pattern(rb"</style(?=[\t\n\f\r />])", re.I),
@@ -53,7 +53,7 @@ _CONTENT_CHARSET = lazy_pattern(
 
 
 def search_meta(body: bytes, to_the_end: bool) -> str | None:
-    """Return what a <meta> says, as `meta_encoding` does."""
+    """Return the encoding that a <meta> names, as `meta_encoding` does."""
     position, in_head, foreign = 0, True, False
     steps = _MOST_STEPS
     while steps > 0:
@@ -67,7 +67,7 @@ def search_meta(body: bytes, to_the_end: bool) -> str | None:
         slash, name, cdata = markup.groups()
         if name is None:
             if cdata is not None:
-                position = _behind(body, b"]]>" if foreign else b">", position)
+                position = _position_after(body, b"]]>" if foreign else b">", position)
             continue
         name = name.lower()
         rest = _REST_OF_TAG.match(body, position)
@@ -91,7 +91,7 @@ def search_meta(body: bytes, to_the_end: bool) -> str | None:
 
 
 def _encoding_of_meta(tag: bytes) -> str | None:
-    """Of the attributes of a <meta>, up to its `>`: the Standard's prescan, step "meta"."""
+    """Return the encoding in the attributes of a <meta>, by the "prescan" of the HTML Standard."""
     if len(tag) > _MOST_META_BYTES or b"charset" not in tag.lower() or not tag.endswith(b">"):
         return None
     attributes: dict[bytes, str] = {}
@@ -105,6 +105,6 @@ def _encoding_of_meta(tag: bytes) -> str | None:
     return None if label is None else readable(encoding_named(label))
 
 
-def _behind(body: bytes, mark: bytes, position: int) -> int:
+def _position_after(body: bytes, mark: bytes, position: int) -> int:
     end = body.find(mark, position)
     return len(body) if end < 0 else end + len(mark)

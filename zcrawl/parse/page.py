@@ -1,10 +1,9 @@
-"""Decides what one fetched page says: its title, its links, and whether it wants to be indexed.
+"""Read one fetched page: its title, its links, and whether it may be indexed.
 
 Called by the worker's pipeline for every HTML answer: in the event loop, or, if the page is large
-or looks costly (`parse.cost`), in a child process that can be killed. Pure. CPU per page is what a
-crawler spends most of its time on, so the body is handed to lexbor as bytes whenever its encoding
-allows it (UTF-8, or plain ASCII in an encoding that contains it); lexbor reads invalid UTF-8 as
-U+FFFD, as decoding first would.
+or looks costly (`parse.cost`), in a child process that can be killed. Pure. A crawler spends most
+of its CPU time here, so lexbor gets the body as bytes whenever the encoding allows it (UTF-8, or
+plain ASCII in an encoding that contains it). lexbor reads invalid UTF-8 as U+FFFD, like a decoder.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _LINK: Final = tag_id("link")
 _TITLE: Final = tag_id("title")
 
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
-# How HTML begins when no Content-Type says so; a subset of the MIME Sniffing Standard.
+# The beginnings of HTML without a Content-Type; a subset of the MIME Sniffing Standard.
 _HTML_STARTS = (
     b"<!doctype html", b"<html", b"<head", b"<body", b"<title", b"<meta", b"<script", b"<!--",
     b"<div", b"<p>", b"<h1", b"<a ", b"<table", b"<iframe", b"<style", b"<br",
@@ -46,16 +45,16 @@ _HTML_STARTS = (
 _XHTML_MARK = b"<html"
 _NOT_ASCII_COMPATIBLE = frozenset({"utf-16le", "utf-16be", "iso-2022-jp"})
 
-# HTML's rules look through all open elements at each <div>, <li> and the like, and lexbor, unlike
-# browsers, sets no limit: 100,000 nested <div> took it 32 s. 16,000 of <ul><li> took 0.6 s.
+# At each <div>, <li> and similar tags, an HTML parser searches all open elements. Browsers limit
+# their number, lexbor does not: 100,000 nested <div> took 32 s, 16,000 of <ul><li> took 0.6 s.
 _MANY_BYTES: Final = 100_000  # smaller pages are only sampled: the whole check costs them 7 %
-_SAMPLED_BYTES: Final = 15_000  # what is shorter nests 3,000 deep at most: 25 ms
+_SAMPLED_BYTES: Final = 15_000  # shorter pages nest at most 3,000 deep: 25 ms
 _SAMPLE: Final = 1_024
 _BETWEEN_SAMPLES: Final = 6_000
 _DENSE: Final = 90  # tags in a sample; the densest real pages have 60, text between them included
 _MANY_TAGS: Final = 15_000
 _MAX_DEPTH: Final = 1_000
-# Tags that nest. Those that close themselves (li, p, td, option ...) would only seem to.
+# Tags that nest. Others (li, p, td, option ...) are closed by the next one of their kind.
 _NESTING = lazy_pattern(
     rb"<(/?)(?:div|span|ul|ol|dl|section|article|main|nav|aside|header|footer|center|blockquote"
     rb"|form|fieldset|details|figure|menu|dir|pre|b|i|u|s|em|strong|font|small|big|code|tt)[>\s]"
@@ -68,33 +67,33 @@ _IRRELEVANT = lazy_pattern(
 
 
 class PageOptions(msgspec.Struct, frozen=True):
-    """What a job may decide about reading pages."""
+    """The options of a job for reading pages."""
 
     follow_nofollow: bool = False  # True when the job ignores robots rules
     plan: ExtractionPlan | None = None  # of a job that extracts
-    token: str = ""  # the crawler's name, which <meta name=...> may address
-    fingerprint: bool = False  # of the text; the job looks for near duplicates
+    token: str = ""  # the crawler's name for <meta name=...>
+    fingerprint: bool = False  # compute one, because the job looks for near duplicates
 
 
 class ParsedPage(msgspec.Struct, frozen=True):
-    """What was found on a page. Links are (canonical URL, key), each once, in document order."""
+    """The content of a page. Links are (canonical URL, key), each once, in document order."""
 
     title: str | None
     links: list[tuple[str, bytes]]
     encoding: str  # name in the WHATWG Encoding Standard
-    noindex: bool  # the page asks not to be kept; the caller decides
+    noindex: bool  # the page forbids keeping it; the caller decides
     rejected: dict[str, int]  # hrefs that look like URLs and cannot be crawled: reason → count
     extracted: Extracted | None = None  # None: the job extracts nothing, or not from this page
-    canonical: str | None = None  # where <link rel=canonical> leads, in canonical form
+    canonical: str | None = None  # the URL of <link rel=canonical>, in canonical form
     alternates: tuple[tuple[str, str], ...] = ()  # (hreflang, URL) of <link rel=alternate>
-    fingerprint: bytes = b""  # empty: nobody asks for it, or the text is too short
+    fingerprint: bytes = b""  # empty: not requested, or the text is too short
 
 
-NOTHING_PARSED: Final = ParsedPage(None, [], "", False, {})  # of an answer that is no HTML
+NOTHING_PARSED: Final = ParsedPage(None, [], "", False, {})  # for an answer that is not HTML
 
 
 class ForThread(Exception):
-    """Parse this page's markup in a thread (`parse_markup`), then read the page again with it."""
+    """The markup must be parsed in a thread (`parse_markup`); then call again with the tree."""
 
     def __init__(self, markup: bytes) -> None:
         super().__init__(f"{len(markup)} bytes")
@@ -102,7 +101,7 @@ class ForThread(Exception):
 
 
 def is_html(content_type: str, body: bytes) -> bool:
-    """Whether to read a body as HTML: its type says so, or says nothing and it looks like it."""
+    """Return whether a body is HTML, by its type, or without a type by its beginning."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind:
         return kind in _HTML_TYPES
@@ -129,7 +128,7 @@ def parse_markup(markup: bytes, tags: int | None = None) -> LexborHTMLParser:
         return LexborHTMLParser(markup)
     except (ValueError, RuntimeError) as error:
         raise ParseError(f"lexbor refused the page: {error}") from None
-    except SelectolaxError as error:  # an allocation failed: it has no other reason to refuse bytes
+    except SelectolaxError as error:  # only a failed allocation raises this for bytes
         raise MemoryError(f"lexbor: {error}") from None
 
 
@@ -145,10 +144,10 @@ def parse_page(
 ) -> ParsedPage:
     """Read the page that `url` (canonical, after redirects) answered with.
 
-    Raises ParseError with code binary_content for what is no text, forbidden_charset for an
-    encoding that nobody may read, or parse for what lexbor refuses; whatever else is in `body`
-    gives a page, if need be an empty one. With a budget it raises TooCostly for a page that may
-    take long or does: it has to be read elsewhere; and ForThread for one whose markup has to be
+    Raises ParseError with code binary_content if the body is not text, forbidden_charset for an
+    encoding that the standard forbids, or parse if lexbor refuses it; every other body gives a
+    page, perhaps an empty one. With a budget it raises TooCostly for a page that must be read in a
+    child process because it may take long or does, and ForThread for a page whose markup must be
     parsed in a thread: call again with that `tree`.
     """
     encoding = encoding_of(body, content_type)
@@ -191,7 +190,7 @@ def parse_page(
         extracted = plan.apply(source)
         if follows and plan.picks_links:
             picked = None if extracted is None else extracted.links
-            if picked is None:  # a block that says nothing of links, or none at all
+            if picked is None:  # the block has no rules for links, or there is no block
                 picked, _ = links_of(tree, url, options.follow_nofollow, page_resolver, budget)
             links = picked
     if budget is not None:
@@ -212,7 +211,7 @@ def parse_page(
 def _as_utf8(body: bytes, encoding: str) -> bytes:
     if encoding == REPLACEMENT:
         raise ParseError(
-            "the page names an encoding that the Encoding Standard forbids to read (ISO-2022-KR,"
+            "the page declares an encoding that the Encoding Standard forbids (ISO-2022-KR,"
             " ISO-2022-CN, HZ)",
             code=FORBIDDEN_CHARSET,
         )
@@ -222,14 +221,14 @@ def _as_utf8(body: bytes, encoding: str) -> bytes:
 
 
 def _fingerprint(tree: LexborHTMLParser) -> bytes:
-    from zcrawl.parse.fingerprint import fingerprint_of  # few jobs ask for it
+    from zcrawl.parse.fingerprint import fingerprint_of  # few jobs need it
 
     return fingerprint_of(tree)
 
 
 def _may_be_deep(markup: bytes) -> bool:
-    """Whether there are enough tags to nest absurdly deep. A shorter page needs a dense part for
-    that, which a few samples meet."""
+    """Return whether there are enough tags to nest very deep. In a shorter page they must be close
+    together, so a few samples find them."""
     if len(markup) > _MANY_BYTES:
         return markup.count(b"<") > _MANY_TAGS
     return any(
@@ -239,11 +238,12 @@ def _may_be_deep(markup: bytes) -> bool:
 
 
 def _flattened(markup: bytes) -> bytes:
-    """The same markup, or, if it nests absurdly deep, only those of its tags that matter here."""
+    """Return the markup, or, if it nests very deep, the markup with only the tags that matter
+    here."""
     steps = (-1 if slash else 1 for slash in _NESTING.findall(markup.lower()))
     if max(accumulate(steps), default=0) <= _MAX_DEPTH:
         return markup
-    # Behind the last `>` no tag ends: each `<` there would look for it to the end, in vain.
+    # No tag ends after the last `>`: for each `<` there, the pattern would search to the end.
     end = markup.rfind(b">") + 1
     return _IRRELEVANT.sub(b"", markup[:end]) + markup[end:]
 
@@ -256,7 +256,7 @@ class _Head(msgspec.Struct):
 
 
 def _read_head(tree: LexborHTMLParser, token: str) -> _Head:
-    """What the <head> says; in the <body> these tags do not count."""
+    """Read the <head>; in the <body> these tags do not count."""
     head_data = _Head()
     head = tree.head
     for node in head.iter() if head is not None else ():
@@ -297,7 +297,7 @@ def _resolve_head(
 
 
 def _clean(node: LexborNode) -> str | None:
-    """A title as one line that any store and terminal can take; None if nothing is left."""
+    """Return a title as one line that any store and terminal accepts; None if it is empty."""
     text = " ".join(node.text().replace("\0", "").split())[:MAX_TITLE_CHARS].rstrip()
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")

@@ -1,10 +1,10 @@
-"""What a worker and the child that parses pages tell each other, and how it is framed.
+"""The messages between a worker and the child process that parses pages, and their frames.
 
-Used on both sides: `children.pages` asks, `children.page_child` answers. Pure. A message is
-MessagePack with its length before it. A `Prepare` comes before the first `ReadPage` that names its
-number and has no answer. A `ReadPage` is answered by any number of `Links` and then by one
-`PageParsed`, `Listed` or `Failed`: a page can have half a million links, and no single frame may
-keep the event loop busy. The child's first word, before any question, is `Ready`.
+Used on both sides: `children.pages` sends requests, `children.page_child` answers. Pure. A message
+is MessagePack with its length before it. A `Prepare` is sent before the first `ReadPage` with its
+number and has no answer. The answer to a `ReadPage` is any number of `Links`, and then one
+`PageParsed`, `Listed` or `Failed`: a page can have half a million links, and a single large frame
+would block the event loop. The first message of the child, before any request, is `Ready`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Link = tuple[str, bytes]
 
 
 class PageSetup(msgspec.Struct, frozen=True):
-    """What a run decides about reading its pages; `spec` is its job, if it extracts."""
+    """The settings of a run for reading pages; `spec` is its job, if it extracts."""
 
     rules: CanonicalRules
     follow_nofollow: bool = False
@@ -36,7 +36,7 @@ class PageSetup(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
-    """`extract.page_facts.PageContext` on its way."""
+    """A serialised `extract.page_facts.PageContext`."""
 
     url: str
     label: str
@@ -50,7 +50,7 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
 
 
 class ReadPage(msgspec.Struct, frozen=True, array_like=True, tag="read"):
-    """A page, or JSON, to be read as the run of that number wants it."""
+    """A page, or JSON, to be read with the settings of that number."""
 
     setup: int
     body: bytes
@@ -75,8 +75,8 @@ class Links(msgspec.Struct, frozen=True, array_like=True, tag="links"):
     links: list[Link]
 
 
-class Found(msgspec.Struct, frozen=True, array_like=True):
-    """`extract.Extracted` on its way; `links` only tells whether there are any."""
+class ExtractedData(msgspec.Struct, frozen=True, array_like=True):
+    """A serialised `extract.plan.Extracted`, without its links."""
 
     items: list[bytes]
     rejected: list[bytes]
@@ -90,13 +90,13 @@ class Found(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageParsed(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
-    """A `ParsedPage` without its links, which came before."""
+    """A `ParsedPage` without its links, which were sent before."""
 
     title: str | None
     encoding: str
     noindex: bool
     rejected: dict[str, int]
-    extracted: Found | None
+    extracted: ExtractedData | None
     canonical: str | None
     alternates: tuple[tuple[str, str], ...]
     fingerprint: bytes
@@ -113,7 +113,8 @@ class Listed(msgspec.Struct, frozen=True, array_like=True, tag="listed"):
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
-    """`kind`: the page is unreadable (a ParseError), needs too much memory, or met a bug."""
+    """A failure. `kind`: the page is unreadable (a ParseError), needs too much memory, or causes a
+    bug."""
 
     kind: Literal["unreadable", "memory", "bug"]
     code: str
@@ -133,7 +134,7 @@ def frame(message: PageQuestion | PageAnswer) -> bytes:
 
 
 def options_of(setup: PageSetup) -> PageOptions:
-    """Compiled, in the child: once per run."""
+    """Compile the options of a run; called in the child, once per run."""
     plan = None
     if setup.spec:
         from zcrawl.model.spec import JobSpec
@@ -145,11 +146,11 @@ def options_of(setup: PageSetup) -> PageOptions:
 
 
 def as_answer(page: ParsedPage) -> PageParsed:
-    """Without the links."""
+    """Convert a page to its answer, without the links."""
     extraction = page.extracted
     extracted = None
     if extraction is not None:
-        extracted = Found(
+        extracted = ExtractedData(
             extraction.items,
             extraction.rejected,
             extraction.problems,
@@ -173,7 +174,7 @@ def as_answer(page: ParsedPage) -> PageParsed:
 
 
 def as_page(answer: PageParsed, links: list[Link]) -> ParsedPage:
-    """What `read` gave in the child, but for `extracted.links`: they are the page's."""
+    """Convert an answer and its links to the page, without `extracted.links`."""
     extracted = None
     if answer.extracted is not None:
         from zcrawl.parse.extract.plan import Extracted

@@ -1,11 +1,11 @@
-"""An element as words, as text with its line breaks, or as Markdown. Pure.
+"""Convert an element to words, to text with line breaks, or to Markdown. Pure.
 
 Called by `parse.extract.fields`, `parse.extract.structured` and spiders. Elements that begin a new
 line or a cell in a browser separate words; inline elements do not: `B<i>o</i>ld` is one word.
 
-One walk over the nodes makes text and Markdown: Markdown is the text with marks. Walks keep their
-own stack, because a page may nest deeper than Python calls may. Tables become rows with `|`; what
-has no counterpart in Markdown is written as its text.
+The same walk over the nodes makes text and Markdown: Markdown is the text with marks. A walk keeps
+its own stack, because a page may nest deeper than Python's limit of recursion. Tables become rows
+with `|`; other elements without an equivalent in Markdown become their text.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _SPACE_AT_BREAK = lazy_pattern(r"[ \t]+(?=\n)")
 
 
 def words_of(node: LexborNode, check: Check = lambda: None) -> str:
-    """The text on one line, each run of white space made one space. Scripts keep their text: a
-    field may select one. `check` is called now and then, and may end it by an exception."""
+    """Return the text on one line with single spaces. Scripts keep their text, because a field may
+    select one. `check` is called regularly, and may stop the walk with an exception."""
     words = node.text().split()
     child = node.first_child
     if child is None or (child.next is None and child.is_text_node):
         return " ".join(words)
-    # Most elements have white space wherever a tag could separate words: two calls into C say so.
+    # Most elements have white space wherever a tag could separate words: a cheap check in C.
     if words == node.text(separator=" ").split():
         return " ".join(words)
     return " ".join(_separated(node, check).split())
@@ -78,15 +78,15 @@ def _separated(root: LexborNode, check: Check) -> str:
 
 
 def text_of(node: LexborNode, check: Check = lambda: None) -> str:
-    """The text, a line for each block, an empty line between paragraphs. `check` is called now and
-    then, and may end it by an exception."""
+    """Return the text with a line for each block and an empty line between paragraphs. `check` is
+    called regularly, and may stop the walk with an exception."""
     return _walk(node, None, check)
 
 
 def markdown_of(
     node: LexborNode, base: str, check: Check = lambda: None, page_encoding: str = "utf-8"
 ) -> str:
-    """CommonMark, links resolved against `base` on a page in that encoding."""
+    """Return CommonMark, with links resolved against `base` on a page in that encoding."""
     return _walk(node, base, check, page_encoding)
 
 
@@ -117,7 +117,7 @@ class _Writer:
         self.write(text)
 
     def line(self, empty: bool = False) -> None:
-        """Be at the beginning of a line; after an empty one if so wanted."""
+        """Begin a new line if needed; with `empty`, after an empty line."""
         if not self.out:
             return
         if not self.at_break:
@@ -128,7 +128,7 @@ class _Writer:
 
 def _walk(root: LexborNode, base: str | None, check: Check, page_encoding: str = "utf-8") -> str:
     writer = _Writer(base, page_encoding)
-    # (node, None): to be entered; (None, closing text and what it closes).
+    # (node, ("", "")): enter it; (None, (tag, closing text)): leave it.
     stack: list[tuple[LexborNode | None, tuple[str, str]]] = [(root, ("", ""))]
     steps = 0
     while stack and writer.length < MAX_CHARS:
@@ -157,7 +157,7 @@ def _walk(root: LexborNode, base: str | None, check: Check, page_encoding: str =
 
 
 def _enter(writer: _Writer, tag: str, node: LexborNode) -> str:
-    """Begin an element; what is to be written at its end."""
+    """Begin an element; return the text to write at its end."""
     if tag == "br":
         writer.write("\n")
         return ""
@@ -216,7 +216,7 @@ def _leave(writer: _Writer, tag: str, closing: str) -> None:
 
 
 def _url(node: LexborNode, attribute: str, base: str, page_encoding: str) -> str:
-    """Empty for what is no link: a missing or broken attribute."""
+    """Return the absolute URL of an attribute; empty if it is missing or invalid."""
     try:
         return absolute(base, node.attributes.get(attribute) or "", page_encoding)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Reads one answer as a run wants it: HTML, or, for jobs that extract from it, JSON.
+"""Read one answer with the options of a run: HTML, or, for jobs that extract from it, JSON.
 
-The one function for it: called in a worker's event loop with a budget, and in a child process
-(`children.page_child`) without. Pure. What it gives is the same in both places.
+Called in a worker's event loop with a budget, and in a child process (`children.page_child`)
+without one. Pure. The result is the same in both places.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def read_page(
     budget: TimeBudget | None = None,
     tree: LexborHTMLParser | None = None,
 ) -> ParsedPage:
-    """Raises ParseError for what cannot be read; with a budget TooCostly (`parse.cost`) or
-    ForThread (`parse.page`)."""
+    """Read an answer. Raises ParseError if it cannot be read; with a budget also TooCostly
+    (`parse.cost`) or ForThread (`parse.page`)."""
     if facts is not None and not is_html(content_type, body):
         from zcrawl.parse.json_page import parse_json  # of jobs that extract
 

@@ -1,12 +1,12 @@
-"""Reads sitemaps: XML, sitemap indexes, RSS, Atom and plain text, each of them gzipped or not.
+"""Read sitemaps: XML, sitemap indexes, RSS, Atom and plain text, gzipped or not.
 
-Called by the worker's pipeline for requests that were named as sitemaps. Pure. The body is read
-in pieces, so that neither a decompressed whole nor a tree is ever in memory, and reading stops at
-50 MB and at 50,000 entries, as the sitemap protocol says.
+Called by the worker's pipeline for requests of sitemaps. Pure. The body is read in pieces, so that
+neither the whole decompressed body nor a tree is in memory. Reading stops at 50 MB and at 50,000
+entries, the limits of the sitemap protocol.
 
-Many sitemaps are broken somewhere. They are decoded first, as their XML declaration says, and read
-by `loose_xml`, so that a fault costs the entry that has it and not the rest of the file. What was
-lost or read over is counted. What is no sitemap has no entries, and an error.
+Many sitemaps have faults. They are decoded first, by their XML declaration, and parsed by
+`loose_xml`, so that a fault affects one entry and not the rest of the file. Lost entries and
+repaired faults are counted. A file that is not a sitemap gives no entries, and an error.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ MAX_ENTRIES: Final = 50_000
 MAX_LINE: Final = 8_192
 _GZIP: Final = b"\x1f\x8b"
 _PIECE: Final = 65_536
-_HEAD: Final = 1_024  # bytes that tell the encoding and the kind of a file
+_HEAD: Final = 1_024  # bytes that show the encoding and the kind of a file
 _MOST_MEMBERS: Final = 10_000  # gzip files in one body; an empty one has 20 bytes
-_NEWEST_PRIO: Final = -100  # of a page that was changed today; lower goes first
+_NEWEST_PRIO: Final = -100  # of a page that changed today; lower is first
 _DAYS_A_STEP: Final = 7
-_LINE = lazy_pattern(r"[^\r\n]{8,}")  # no URL is shorter; 50 MB of empty lines took a minute
-_UTF16: Final = {  # marks, and how a file without a mark begins: `<` or `h`
+_LINE = lazy_pattern(r"[^\r\n]{8,}")  # URLs are longer; 50 MB of empty lines took a minute
+_UTF16: Final = {  # marks, and the first character without a mark: `<` or `h`
     b"\xff\xfe": "utf-16le", b"\xfe\xff": "utf-16be",
     b"<\0": "utf-16le", b"\0<": "utf-16be", b"h\0": "utf-16le", b"\0h": "utf-16be",
 }  # fmt: skip
-# XML begins with `<`, or some program wrote a warning before it.
+# XML begins with `<`, or with the warning of a program before it.
 _XML_BEGINS = lazy_pattern(
     r"<|.{0,1000}?<(?:\?xml\b|(?:\w+:)?(?:urlset|sitemapindex|rss|feed)\b)",
     re.DOTALL | re.IGNORECASE,
@@ -60,16 +60,17 @@ _W3C_DATE = lazy_pattern(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
 
 class Sitemap(msgspec.Struct):
-    """`entries` are (URL as written, priority); `children` further sitemaps."""
+    """The content of a sitemap: `entries` (URL as written, priority), and `children`, more
+    sitemaps."""
 
     entries: list[tuple[str, int]] = msgspec.field(default_factory=list)
     children: list[str] = msgspec.field(default_factory=list)
     error: str = ""  # why reading ended early: sitemap_too_large, sitemap_too_many, sitemap_broken
     lost: int = 0  # entries without a URL that can be read
-    repaired: int = 0  # faults that were read over: a raw &, a byte of no character, a wrong tag
+    repaired: int = 0  # faults that were skipped: a raw &, an invalid byte, a wrong tag
 
     def complaints(self) -> dict[str, int]:
-        """What was wrong with it, by code."""
+        """Return the counts of faults, by code."""
         counts = {SITEMAP_ENTRY_LOST: self.lost, SITEMAP_REPAIRED: self.repaired}
         if self.error:
             counts[self.error] = 1
@@ -77,11 +78,11 @@ class Sitemap(msgspec.Struct):
 
 
 class _Full(Exception):
-    """Enough was read."""
+    """A limit is reached."""
 
 
 def read_sitemap(body: bytes, utc: float) -> Sitemap:
-    """What a sitemap lists. `utc` is the time that `lastmod` is compared with."""
+    """Read a sitemap. `utc` is the time that `lastmod` is compared with."""
     sitemap = Sitemap()
     reader: _Lines | _Xml | None = None
     try:
@@ -98,13 +99,13 @@ def read_sitemap(body: bytes, utc: float) -> Sitemap:
     except _Full as full:
         sitemap.error = str(full)
     except (zlib.error, ValueError):
-        sitemap.error = SITEMAP_BROKEN  # what was read until there counts
+        sitemap.error = SITEMAP_BROKEN  # the entries before the fault count
     sitemap.repaired += 0 if reader is None else reader.faults
     return sitemap
 
 
 def _texts(pieces: Iterator[bytes]) -> Iterator[str]:
-    """The pieces as text. What a file says of its encoding holds; else it is UTF-8."""
+    """Decode the pieces, by the declared encoding, or as UTF-8."""
     first = b""
     for piece in pieces:
         first += piece
@@ -126,12 +127,12 @@ def _encoding(first: bytes) -> str:
 
 
 def is_packed(body: bytes) -> bool:
-    """Whether its length tells nothing about the time that it takes to read."""
+    """Return whether it is compressed, so that its length does not limit the time to read it."""
     return body.startswith(_GZIP)
 
 
 def _pieces(body: bytes) -> Iterator[bytes]:
-    """The decompressed body, piece by piece."""
+    """Yield the decompressed body, piece by piece."""
     if not is_packed(body):
         if len(body) > MAX_BYTES:
             raise _Full(SITEMAP_TOO_LARGE)
@@ -147,8 +148,9 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 
 def _inflated(body: bytes) -> Iterator[bytes]:
-    """Files that were joined are one file, as gunzip reads them; what lies behind the last one and
-    is no gzip is padding. It is fed in pieces, for zlib copies what it leaves."""
+    """Yield the content of joined gzip files as one file, as gunzip does; other data after the last
+    one is ignored as padding. zlib gets small pieces, because it copies the unread rest each
+    time."""
     inflate, members, begun = zlib.decompressobj(31), 0, False
     for start in range(0, len(body), _PIECE):
         rest = body[start : start + _PIECE]
@@ -171,7 +173,7 @@ def _inflated(body: bytes) -> Iterator[bytes]:
 
 
 class _Lines:
-    """A text sitemap: one URL a line."""
+    """A text sitemap: one URL per line."""
 
     faults: Final = 0
 
@@ -186,13 +188,13 @@ class _Lines:
         for line in _LINE.findall(text, 0, end):
             self._take(line)
         if len(self._rest) > MAX_LINE:
-            raise ValueError("no list of URLs")
+            raise ValueError("not a list of URLs")
 
     def close(self) -> None:
         if self._rest:
             self._take(self._rest)
         if not self._sitemap.entries:
-            raise ValueError("no list of URLs")
+            raise ValueError("not a list of URLs")
 
     def _take(self, line: str) -> None:
         line = line.strip()
@@ -203,14 +205,14 @@ class _Lines:
 
 
 class _Xml:
-    """urlset, sitemapindex, rss and feed, by their local names: namespaces vary in the wild."""
+    """urlset, sitemapindex, rss and feed, by their local names, because namespaces vary."""
 
     def __init__(self, sitemap: Sitemap, utc: float) -> None:
         self._sitemap, self._utc = sitemap, utc
         self._document = LooseXml(self)
-        self._known_root = False
+        self._has_root = False
         self._entry = ""  # the element that is being read
-        self._wanted = False  # whether the text here matters
+        self._reads_text = False  # whether the text of the current element is needed
         self._words: list[str] = []
         self._length = 0
         self._readable = True  # whether all references of the text are known
@@ -226,26 +228,26 @@ class _Xml:
         if self._entry:
             self._sitemap.lost += 1
         nothing = not self._sitemap.entries and not self._sitemap.children
-        if not whole or (nothing and not self._known_root):
-            raise ValueError("cut off, or no sitemap")
+        if not whole or (nothing and not self._has_root):
+            raise ValueError("incomplete, or not a sitemap")
 
     def start(self, name: str, parent: str, attributes: str) -> None:
         self._words, self._length, self._readable = [], 0, True
-        self._wanted = name in _FIELDS
-        if name in _ENTRIES and parent != "image":  # an RSS channel's picture has a <url>
-            if self._entry:  # the one before was never closed
+        self._reads_text = name in _FIELDS
+        if name in _ENTRIES and parent != "image":  # the image of an RSS channel has a <url>
+            if self._entry:  # the previous entry was never closed
                 self._sitemap.repaired += 1
                 self._finish(self._entry)
             self._entry, self._location, self._changed = name, "", ""
         elif name in _ROOTS:
-            self._known_root = True
+            self._has_root = True
         elif name == "link" and parent == "entry":
             link_attributes = attributes_of(attributes)
             if link_attributes.get("rel", "alternate") == "alternate":
                 self._location = link_attributes.get("href", self._location)
 
     def text(self, text: str, plain: bool) -> None:
-        if not self._wanted or self._length >= MAX_LINE:
+        if not self._reads_text or self._length >= MAX_LINE:
             return
         if not plain:
             self._sitemap.repaired += len(_RAW_AMPERSAND.findall(text)) if "&" in text else 0
@@ -255,13 +257,13 @@ class _Xml:
         self._length += len(text)
 
     def end(self, name: str, parent: str) -> None:
-        if self._wanted and name in _FIELDS:
+        if self._reads_text and name in _FIELDS:
             text = "".join(self._words).strip()
             if name in _CHANGES:
                 self._changed = text
             elif (name, parent) in _LOCATIONS:
                 self._location = text if self._readable else "\ufffd"
-        self._wanted = False
+        self._reads_text = False
         if name == self._entry:
             self._finish(name)
             self._entry = ""
@@ -285,7 +287,7 @@ def _add_child(sitemap: Sitemap, url: str) -> None:
 
 
 def _add(sitemap: Sitemap, url: str, prio: int) -> None:
-    if "\ufffd" in url:  # nobody can know what it was
+    if "\ufffd" in url:  # the original characters are lost
         sitemap.lost += 1
         return
     if len(sitemap.entries) >= MAX_ENTRIES:
@@ -294,7 +296,7 @@ def _add(sitemap: Sitemap, url: str, prio: int) -> None:
 
 
 def _prio(changed: str, utc: float) -> int:
-    """What changed lately goes first: -100 for today, one less urgent for each week."""
+    """Return the priority: -100 if it changed today (first), one more for each week."""
     moment = _moment(changed)
     if moment is None:
         return 0

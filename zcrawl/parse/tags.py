@@ -1,10 +1,10 @@
-"""What the tags of a page are like: the figures that say whether lexbor may take very long for it.
+"""The statistics of a page's tags that show whether lexbor may take very long.
 
-Used by `parse.cost`. Pure. The function `survey` fills them in one pass over the page. It exists
-twice: in Python, to be read (`tags_in_python` has the rules and their reasons), and in C
-(`_tags.c`), which takes a seventh of the time of lexbor for the same page. The C one is compiled
-when zcrawl is installed; without a compiler the Python one serves. Both give the same result for
-every page (tests/property/test_tags.py).
+Used by `parse.cost`. Pure. The function `survey` computes them in one pass over the page. It exists
+twice: in Python, for readers (`tags_in_python` has the rules and their reasons), and in C
+(`_tags.c`), which takes a seventh of the time of lexbor for the same page. The C version is
+compiled when zcrawl is installed; without a compiler the Python version is used. Both give the same
+result for every page (tests/property/test_tags.py).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 
 class Survey(NamedTuple):
-    """What a page's tags are like."""
+    """The statistics of a page's tags."""
 
     tags: int  # every `<` counts
-    quoted_bracket: bool  # a `>` may be part of a quoted value: the other figures end there
-    squares: int  # of the numbers of attributes of long tags, added up
+    quoted_bracket: bool  # a `>` may be part of a quoted value: the survey stopped there
+    squares: int  # sum of the squared numbers of attributes of long tags
     longest_link: int  # the most attributes of a link that may be open when a block begins
     closed: int  # elements that are certainly closed
     open_tags: list[bytes]  # formatting elements that may be open then; and <html> and <body>
@@ -25,5 +25,5 @@ class Survey(NamedTuple):
 
 
 def count_attributes(tag: bytes) -> int:
-    """Return how many attributes a tag has, rather too many than too few."""
+    """Return how many attributes a tag has at most."""
     return len(tag.split()) + tag.count(b"/") + tag.count(b"=")

@@ -1,9 +1,9 @@
-"""Looks at the tags of a page before lexbor gets it: what could take lexbor very long?
+"""Survey the tags of a page before lexbor parses it, to find pages that would take very long.
 
-Called by `parse.cost` where the same in C (`_tags.c`) could not be compiled, and by tests. Pure.
+Called by `parse.cost` if the same in C (`_tags.c`) could not be compiled, and by tests. Pure.
 
 **Copies.** HTML copies each formatting element (<b>, <code>, <a> ...) that is still open into every
-block that begins, so a short page can ask for millions of elements. So the survey lists the
+block that begins, so a short page can create millions of elements. So the survey lists the
 formatting elements that may be open when a block begins. All others are closed for certain: their
 content is text, void tags and whole inline elements, and their end tag follows. The end tag then
 meets its element as the current node (HTML Standard, "adoption agency algorithm").
@@ -15,10 +15,10 @@ meets its element as the current node (HTML Standard, "adoption agency algorithm
     any other tag         flush: it may begin a block, raw text or a comment
     flush                 list what is on the stack, and empty it
 
-**Where a tag ends.** At its first `>`, unless that `>` is in a quoted value: the survey then ends,
-and says so. A tag with a `<` in it counts as open. In scripts and comments brackets mean nothing;
-reading tags there can only make a page look worse: raw text and comments end at a `>`, or with a
-tag that is not inline.
+**The end of a tag.** A tag ends at its first `>`, unless that `>` is in a quoted value: then the
+survey stops, and reports it. A tag with a `<` in it counts as open. Scripts and comments may
+contain text that looks like tags; reading them as tags can only make a page look more costly: raw
+text and comments end at a `>`, or with a tag that is not inline.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from zcrawl.text.patterns import lazy_pattern
 
 
 class _Kind(Enum):
-    FORMATTING = "is copied into blocks while it is open"
-    LINK = "is one of them, of which one at most is open"
-    INLINE = "begins no block"
-    VOID = "is never open"
-    ROOT = "adds its attributes to the first one"
-    REFERENCE = "is or changes a link, like <a>; for the rest like any other element"
+    FORMATTING = "copied into blocks while it is open"
+    LINK = "like FORMATTING, but at most one is open"
+    INLINE = "does not begin a block"
+    VOID = "never open"
+    ROOT = "its attributes are added to the first one"
+    REFERENCE = "is or changes a link, like <a>; otherwise an ordinary element"
 
 
 _KINDS: Final = {
@@ -55,9 +55,9 @@ _KINDS: Final = {
 _MOST_OPEN: Final = 32  # of the stack
 _LONG_TAG: Final = 256  # bytes; shorter ones do not have very many attributes
 
-# A `<` that begins no tag is text. Groups: slash, name, the rest up to the first `>`.
+# A `<` that does not begin a tag is text. Groups: slash, name, the rest up to the first `>`.
 _TAG: Final = lazy_pattern(rb"<(/?)(?:([a-zA-Z]+)(?=[\t\n\f\r />])|(?=[a-zA-Z/!?]))([^>]*)>")
-# A quoted value begins directly behind `=`, but for white space.
+# A quoted value begins directly after `=` and white space.
 _OPEN_QUOTE: Final = lazy_pattern(rb"=[\t\n\f\r ]*(?:\"[^\"]*|'[^']*)\Z")
 
 
@@ -109,7 +109,7 @@ class _Walk:
 
 
 def survey(markup: bytes) -> tuple[int, bool, int, int, int, list[bytes], bool]:
-    """Look at all tags of a page; return the fields of a Survey."""
+    """Read all tags of a page; return the fields of a Survey."""
     walk = _Walk()
     end = markup.rfind(b">") + 1  # a tag that does not end is dropped
     for match in _TAG.finditer(markup, 0, end):

@@ -1,16 +1,16 @@
 """Compile the regular expressions and JMESPath expressions of a job. No other module does.
 
 Called by `submit` on the leader, and by `frontier.scope`, `parse.extract` and
-`worker.pipeline.login` before a run. Pure. A job comes from a client and is matched against texts
-of strangers, so:
+`worker.pipeline.login` before a run. Pure. Jobs come from clients, and their expressions are
+applied to untrusted texts, so:
 
 - Regular expressions run on RE2. Its time grows with the text only; Python's `re` can need years
-  for `(a+)+$`, and holds up everything else in the process meanwhile.
-- What an expression may cost is bounded when it is compiled: MAX_LENGTH characters, MAX_PROGRAM
+  for `(a+)+$`, and blocks everything else in the process meanwhile.
+- The cost of an expression is limited when it is compiled: MAX_LENGTH characters, MAX_PROGRAM
   instructions, MAX_MEMORY bytes. In the worst case RE2 takes each instruction for each byte (7 ns,
   measured), so a search of a text that is too long for its expression raises TooManySteps.
-- What RE2 cannot compile is refused with the reason, the position and another way to write it.
-  RE2 itself tells no position: `_explain` finds it.
+- An invalid expression is refused with the reason, the position and another way to write it.
+  RE2 itself does not report a position: `_explain` finds it.
 
 tests/architecture forbids `re` with a pattern that is not written in the source, so that no
 expression of a job gets around this module.
@@ -32,8 +32,8 @@ MAX_GROWTH: Final = 1_000  # how often a JMESPath expression may repeat what it 
 
 
 class Pattern:
-    """A compiled regular expression. Texts go in as bytes: for strings the library maps every
-    offset, which takes three times as long as the search."""
+    """A compiled regular expression. Texts are searched as bytes, because for strings the library
+    converts every offset, which takes three times as long as the search."""
 
     def __init__(self, compiled: Any, size: int) -> None:
         self._search = compiled.search
@@ -48,7 +48,7 @@ class Pattern:
         return None if match is None else self._value(match)
 
     def all(self, text: str, most: int) -> list[str]:
-        """The values of up to `most` matches. Each match begins a new search, which may look at
+        """Return the values of up to `most` matches. Each match begins a new search, which may read
         the whole rest of the text: `a.*b|a` does in a text without b."""
         data = self._encoded(text)
         values: list[str] = []
@@ -104,7 +104,7 @@ def compile_pattern(text: str, path: str) -> Pattern:
         if isinstance(message, bytes):
             message = message.decode("utf-8", "replace")
         raise _refused(path, text, _explain(text, message)) from None
-    size: int = compiled.programsize  # asked once: it takes longer than compiling
+    size: int = compiled.programsize  # read once, because it takes longer than compiling
     if size > MAX_PROGRAM:
         raise _refused(path, text, _too_large(text))
     return Pattern(compiled, size)
@@ -119,7 +119,7 @@ def _refused(path: str, text: str, problem: Problem) -> BadExpression:
     )
 
 
-# ---------------------------------------------------------------- what is wrong, and where
+# ---------------------------------------------------------------- explanations of errors
 
 
 class Problem(NamedTuple):
@@ -132,7 +132,7 @@ _LOOK_AROUND: Final = (
     "RE2 has no look-around. For 'has A but not B' write A in `include` and B in `exclude`; for a "
     "value, put the part that you want into a group"
 )
-# What Python's `re` has and RE2 has not, by how it begins.
+# Constructs that Python's `re` has and RE2 does not, by their beginning.
 _GROUPS: Final = {
     "(?=": ("look-ahead", _LOOK_AROUND),
     "(?!": ("negative look-ahead", _LOOK_AROUND),
@@ -158,7 +158,7 @@ _BAD_FLAGS: Final = frozenset("aLux")
 
 
 def _explain(text: str, message: str) -> Problem:
-    """RE2's message with its position, or the construct of another dialect that caused it."""
+    """Return RE2's message with its position, or the unsupported construct that caused it."""
     reason, _, fragment = message.partition(": ")
     if "too large" in reason:
         return _too_large(text)
@@ -178,7 +178,7 @@ def _explain(text: str, message: str) -> Problem:
 
 
 def _too_large(text: str) -> Problem:
-    """Repetition is what makes a short expression large: point at the last of it."""
+    """Return the problem at the last repetition, because repetitions make expressions large."""
     position = max(text.rfind("{"), 0)
     return Problem(
         position,
@@ -194,12 +194,12 @@ class _Scan(NamedTuple):
 
 
 def _scan(text: str) -> _Scan:
-    """Walk over an expression as its parser does: escapes, classes and quotes hide what is in
-    them."""
+    """Read an expression as its parser does: the content of escapes, classes and quotes is
+    skipped."""
     open_groups: list[int] = []
     position, length = 0, len(text)
     stray: int | None = None
-    repeats = False  # what is before `position` is a repetition operator
+    repeats = False  # there is a repetition operator before `position`
     while position < length:
         char = text[position]
         if char == "\\":
@@ -242,7 +242,7 @@ def _scan(text: str) -> _Scan:
 
 
 def _end_of_class(text: str, position: int) -> int:
-    """After the ] that closes the class at `position`; a ] that comes first belongs to it."""
+    """Return the position after the ] that closes the class; a ] at its beginning belongs to it."""
     position += 1
     if text.startswith("^", position):
         position += 1
@@ -257,7 +257,7 @@ def _end_of_class(text: str, position: int) -> int:
 
 
 def compile_path(expression: str, path: str) -> Callable[[Any], Any]:
-    """Compile a JMESPath expression of a job: a function from a JSON value to what it selects."""
+    """Compile a JMESPath expression of a job; return a function that selects from a JSON value."""
     import jmespath  # 10 ms of a start that most jobs do not need
 
     if len(expression) > MAX_LENGTH:
@@ -266,7 +266,7 @@ def compile_path(expression: str, path: str) -> Callable[[Any], Any]:
         compiled = jmespath.compile(expression)
         growth = _growth(compiled.parsed)
     except jmespath.exceptions.JMESPathError as error:
-        raise _bad_path(path, _why_no_path(expression, error)) from None
+        raise _bad_path(path, _path_error(expression, error)) from None
     except RecursionError:
         raise _bad_path(path, "it is nested too deeply") from None
     if growth > MAX_GROWTH:
@@ -275,8 +275,8 @@ def compile_path(expression: str, path: str) -> Callable[[Any], Any]:
     return search
 
 
-def _why_no_path(expression: str, error: Exception) -> str:
-    """The library's errors name its own tokens; a person needs the place."""
+def _path_error(expression: str, error: Exception) -> str:
+    """Describe an error with its position; the library's messages name internal tokens."""
     position = getattr(error, "lex_position", None)
     if position is None:
         return f"{expression!r}: {' '.join(str(error).split())}"
@@ -287,7 +287,7 @@ def _bad_path(path: str, reason: str) -> JobError:
     return JobError(f"{path}: not a JMESPath expression: {reason}", code=BAD_PATH)
 
 
-# One part is applied to what the other selects.
+# One part is applied to the result of the other.
 _APPLIED: Final = frozenset(
     {"subexpression", "pipe", "index_expression", "expref"}
     | {"projection", "value_projection", "filter_projection"}
@@ -295,7 +295,7 @@ _APPLIED: Final = frozenset(
 
 
 def _growth(node: Mapping[str, Any]) -> float:
-    """At most how many times larger the result is than the value: `[@,@]|[@,@]|[@,@]` doubles it
+    """Return how many times larger than the value the result can be: `[@,@]|[@,@]|[@,@]` doubles it
     with each part, so 1,000 characters could fill any memory."""
     parts = [_growth(child) for child in node["children"] if isinstance(child, dict)]
     if not parts:

@@ -1,8 +1,7 @@
-"""What foreign code raised, in one line: the exception, its message, and the line that raised it.
+"""Describe an exception of user code in one line: its type, message, and the line that raised it.
 
-Called where zcrawl runs code that others wrote: spiders, middlewares, parsers, executors. Pure. The
-line is the last one in the file that zcrawl called: what happens deeper, in a library, is the
-consequence of that line.
+Called where zcrawl runs user code: spiders, middlewares, parsers, executors. Pure. The line is the
+last one in the file that zcrawl called; deeper lines, in a library, follow from it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 
 
 def raised_text(error: BaseException) -> str:
-    """`IndexError: list index out of range (sp.py, line 8, in parse)`"""
+    """Return for example `IndexError: list index out of range (sp.py, line 8, in parse)`."""
     message = str(error)
     name = type(error).__name__
     text = f"{name}: {message}" if message else name
@@ -33,7 +32,7 @@ def raised_text(error: BaseException) -> str:
 
 
 def _is_foreign(filename: str) -> bool:
-    """Neither zcrawl's nor Python's own."""
+    """Return whether a file belongs neither to zcrawl nor to Python."""
     if filename.startswith((_OWN, "<frozen ")):
         return False
     return not filename.startswith(_LIBRARY) or any(part in filename for part in _INSTALLED)

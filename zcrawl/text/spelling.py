@@ -1,6 +1,6 @@
-"""What somebody may have meant who wrote a name wrongly: "did you mean …".
+"""Suggest names for a misspelt one: "did you mean …".
 
-Called where a name is not known, so `difflib` is loaded after a mistake only. Pure.
+Called only for unknown names, so `difflib` is loaded only after a mistake. Pure.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The one rule for foreign text on its way to a terminal. Pure; used by CLI, console and logs.
+"""Make untrusted text harmless for a terminal. Pure; used by CLI, console and logs.
 
-URLs, titles, headers, error details, names of jobs and nodes come from elsewhere. Three kinds of
-characters in them are never sent to a terminal as they are:
+URLs, titles, headers, error details, names of jobs and nodes come from others. Three kinds of
+characters in them are never sent to a terminal unchanged:
 
 - controls: C0, DEL and C1 (U+0080-U+009F; U+009B begins a sequence as ESC [ does);
-- what changes the order or hides text: bidirectional controls, zero-width characters, tags, line
+- characters that reorder or hide text: bidirectional controls, zero-width characters, tags, line
   and paragraph separators, and letters without a shape (Hangul fillers, variation selectors of
   the supplement);
-- what is no character at all: lone surrogates, private and unassigned code points.
+- code points that are not characters: lone surrogates, private and unassigned code points.
 
 They are shown by their code: `\\x9b`, `\\u202e`. In JSON the escapes mean the same character, so
 JSON is escaped always, whether a terminal or a program reads it.
@@ -20,7 +20,7 @@ from typing import Final
 
 from zcrawl.text.patterns import lazy_pattern
 
-# Those that hide text although `str.isprintable` lets them pass.
+# Characters that hide text, although `str.isprintable` accepts them.
 _SHAPELESS: Final = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef"
 )
@@ -36,8 +36,8 @@ _IN_JSON: Final = lazy_pattern(
 
 
 def shown(text: object, keep: str = "") -> str:
-    """`text` with every dangerous character by its code, but for those in `keep` (line breaks,
-    where the caller lays the text out)."""
+    """Return `text` with dangerous characters replaced by their codes, except those in `keep` (for
+    example line breaks)."""
     plain = str(text)
     if is_safe(plain):
         return plain
@@ -45,19 +45,19 @@ def shown(text: object, keep: str = "") -> str:
 
 
 def is_safe(text: str) -> bool:
-    """Whether a terminal may get this foreign text, or this character of it, as it is."""
+    """Return whether this text or character may be sent to a terminal unchanged."""
     return text.isprintable() and (text.isascii() or not _HIDDEN.search(text))
 
 
 def shown_json(text: str) -> str:
-    """JSON `text` that means the same and has no dangerous character in it."""
+    """Return equivalent JSON without dangerous characters."""
     if text.isascii() and "\x7f" not in text:
         return text
     return _IN_JSON.sub(_json_code, text)
 
 
 def shown_json_bytes(data: bytes) -> bytes:
-    """The same for UTF-8, such as the items of a run."""
+    """Return equivalent JSON as UTF-8, such as the items of a run."""
     if data.isascii() and b"\x7f" not in data:
         return data
     return shown_json(data.decode("utf-8", "replace")).encode()

@@ -1,4 +1,4 @@
-"""Names with `*` in them, as people type them into filters and into the masters' list of keys.
+"""Match names with patterns that contain `*`, from filters and the masters' list of keys.
 
 Used by the mesh (which names a worker's key may use) and by filters of logs. Pure.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether `pattern` is the whole text, with * for any characters. A client may write the
-    pattern, so nothing is compiled, and no part of the text is looked at twice."""
+    """Return whether `pattern` matches the whole text; * matches any characters. Clients write the
+    pattern, so it is not compiled, and the time stays linear."""
     first, *rest = pattern.split("*")
     if not rest:
         return text == pattern

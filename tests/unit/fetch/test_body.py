@@ -71,7 +71,7 @@ def test_what_was_packed_comes_out(coding: str, data: bytes, repeat: int, piece:
 
 @pytest.mark.parametrize("encoding", SPELLINGS)
 def test_spellings_and_words_that_mean_nothing(encoding: str) -> None:
-    """Case and spaces do not matter; words that are no encodings change nothing."""
+    """Case and spaces do not matter; unknown words are ignored."""
     coding = SPELLINGS[encoding]
     body = packed(coding, SMALL) if coding else SMALL
     assert read(encoding, body) == SMALL
@@ -96,7 +96,7 @@ def test_up_to_five_encodings_are_undone() -> None:
 @pytest.mark.parametrize("piece", [1, 10**9])
 @pytest.mark.parametrize("coding", CODINGS)
 def test_a_cut_stream_is_truncated(coding: str, piece: int) -> None:
-    """A stream without its end is told from a whole one, wherever it was cut."""
+    """A stream without its end is reported as truncated, wherever it was cut."""
     data = packed(coding, b"hello world " * 9000)
     for end in (1, 5, len(data) // 2, len(data) - 1):
         assert failure(encoding_of(coding), data[:end], piece) == "truncated"
@@ -105,7 +105,7 @@ def test_a_cut_stream_is_truncated(coding: str, piece: int) -> None:
 @pytest.mark.parametrize("piece", [1, 7, 10**9])
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 def test_members_and_a_tail(coding: str, piece: int) -> None:
-    """All members count; padding behind the last one does not."""
+    """All members count; padding after the last one does not."""
     pack = PACKERS[coding]
     data = pack(b"one ") + pack(b"") + pack(b"two") + b"\0" * 20
     assert read(coding, data, piece) == b"one two"
@@ -113,7 +113,7 @@ def test_members_and_a_tail(coding: str, piece: int) -> None:
 
 @pytest.mark.parametrize("piece", [1, 10**9])
 def test_a_zstd_frame_to_skip_gives_nothing(piece: int) -> None:
-    """Before and behind the frames that have content; one that is cut is told."""
+    """Skippable frames may come before and after frames with content; a cut one is an error."""
     skipped = b"\x5f\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"12345"
     frame = PACKERS["zstd"](b"page")
     assert read("zstd", skipped + frame + skipped, piece) == b"page"
@@ -156,7 +156,7 @@ def test_the_limit_itself_is_allowed(coding: str) -> None:
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 def test_members_are_limited(coding: str) -> None:
-    """Thousands of empty members are no page but an attack on the CPU."""
+    """Thousands of empty members are an attack on the CPU, not a page."""
     assert failure(coding, PACKERS[coding](b"") * (MAX_MEMBERS + 1)) == "bad_encoding"
 
 
@@ -198,7 +198,7 @@ def test_what_cannot_be_undone_is_refused(encoding: str) -> None:
 
 @pytest.mark.parametrize("coding", PACKERS)
 def test_a_page_that_is_not_packed_although_it_says_so(coding: str) -> None:
-    """Its text is no stream of any encoding."""
+    """Its plain text is not a valid stream of any encoding."""
     text = b"<html><body>plain</body></html>"
     assert failure(encoding_of(coding), text) == "bad_encoding"
 
@@ -232,4 +232,4 @@ def test_the_reader_can_keep_what_came() -> None:
     for coding in CODINGS:
         reader = BodyReader(encoding_of(coding), 10**6, keeps=True)
         reader.feed(packed(coding, SMALL))
-        assert reader.as_it_came == packed(coding, SMALL)
+        assert reader.raw_body == packed(coding, SMALL)

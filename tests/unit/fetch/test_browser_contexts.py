@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from zcrawl.fetch.browser_contexts import IDLE_S, MOST_CONTEXTS, MOST_PAGES, MOST_S, Shelf
+from zcrawl.fetch.browser_contexts import IDLE_S, MOST_CONTEXTS, MOST_PAGES, MOST_S, ContextShelf
 
 
 def test_a_context_serves_its_own_key_only() -> None:
     """Pages of one key share it, also at the same time; another key gets none."""
-    shelf = Shelf()
+    shelf = ContextShelf()
     first = shelf.add("a", 0.0)
     assert shelf.take("b", 1.0) is None
     assert shelf.take("a", 1.0) is first
@@ -18,7 +18,7 @@ def test_a_context_serves_its_own_key_only() -> None:
 
 def test_a_context_is_worn_after_so_many_pages_or_seconds() -> None:
     """Then no page joins, and it is closed as soon as its last page is over."""
-    shelf = Shelf()
+    shelf = ContextShelf()
     many = shelf.add("a", 0.0)
     for _ in range(MOST_PAGES - 1):
         shelf.give_back(many, 1.0)
@@ -35,7 +35,7 @@ def test_a_context_is_worn_after_so_many_pages_or_seconds() -> None:
 
 def test_a_context_that_rests_is_closed_and_one_in_use_is_not() -> None:
     """After a while without a page."""
-    shelf = Shelf()
+    shelf = ContextShelf()
     used, rests = shelf.add("a", 0.0), shelf.add("b", 0.0)
     shelf.give_back(rests, 1.0)
     assert shelf.expired(IDLE_S) == []
@@ -45,7 +45,7 @@ def test_a_context_that_rests_is_closed_and_one_in_use_is_not() -> None:
 
 def test_a_broken_context_serves_nobody() -> None:
     """Its other pages end in it, and then it is closed."""
-    shelf = Shelf()
+    shelf = ContextShelf()
     slot = shelf.add("a", 0.0)
     assert shelf.take("a", 0.0) is slot
     shelf.give_back(slot, 0.0, broken=True)
@@ -56,7 +56,7 @@ def test_a_broken_context_serves_nobody() -> None:
 
 def test_there_are_never_many_that_rest() -> None:
     """The ones that have rested longest go first."""
-    shelf = Shelf()
+    shelf = ContextShelf()
     slots = [shelf.add(n, float(n) / 100) for n in range(MOST_CONTEXTS + 3)]
     for slot in slots:
         shelf.give_back(slot, slot.made_at)
@@ -67,7 +67,7 @@ def test_there_are_never_many_that_rest() -> None:
 def test_its_invariants_hold_whatever_happens() -> None:
     """A random life, with the browser ending now and then."""
     rng = random.Random(7)
-    shelf, now, running = Shelf(), 0.0, []
+    shelf, now, running = ContextShelf(), 0.0, []
     for _ in range(5_000):
         now += rng.random()
         if rng.random() < 0.5:

@@ -70,7 +70,7 @@ def test_ads_are_known_by_their_domain(host: str, ad: bool) -> None:
     ],
 )
 def test_only_good_html_is_rendered(status: int, headers: dict[str, str], step: Step) -> None:
-    """The rest is taken as it is, or told by its head."""
+    """Other bodies are returned unchanged; redirects and failures need only the headers."""
     assert plan.on_answer(status, headers) is step
 
 
@@ -101,7 +101,7 @@ def test_after_a_click_a_redirect_may_not_lead_away() -> None:
 
 
 def test_headers_are_true_of_the_rendered_text() -> None:
-    """What was true of the bytes on the wire is not told of others."""
+    """Headers that describe the transferred bytes are removed from the rendered page."""
     sent = [("Content-Type", "text/html; charset=latin-1"), ("Content-Encoding", "gzip")]
     headers = plan.rendered_headers([*sent, ("X-Kept", "1")])
     assert headers == [("X-Kept", "1"), ("content-type", "text/html; charset=utf-8")]

@@ -130,7 +130,7 @@ def test_a_promise_that_holds_is_taken() -> None:
 
 
 def test_plain_http_does_not_replace_a_secure_cookie() -> None:
-    """Whoever can change an answer on the way must not give the crawl another login."""
+    """An attacker who can change a plain answer cannot replace the cookie of a login."""
     made = taken("https://a.com/", "a=1; Secure")
     take(made, "http://a.com/", "a=2")
     assert made.header("https://a.com/") == "a=1"
@@ -139,7 +139,7 @@ def test_plain_http_does_not_replace_a_secure_cookie() -> None:
 
 
 def test_paths_and_their_order() -> None:
-    """A cookie is for its path and what is below; the longest path comes first."""
+    """A cookie is sent to its path and the paths below it; the longest path comes first."""
     made = taken("http://a.com/x/y", "a=1", "b=2; Path=/", "c=3; Path=/z", "d=4; Path=no")
     assert made.header("http://a.com/x/y") == "a=1; d=4; b=2"
     assert made.header("http://a.com/xy") == "b=2"

@@ -250,7 +250,7 @@ def test_an_address_that_was_typed_opens_no_other_one() -> None:
 
 
 def test_a_vouched_port_is_open_for_its_host_only() -> None:
-    """Who types http://10.0.0.1:6000/ means it."""
+    """A user who types http://10.0.0.1:6000/ allows that port."""
     guard = Guard(private_hosts=["10.0.0.1:6000"])
     assert guard.refuse_origin("http://10.0.0.1:6000") is None
     assert guard.refuse_origin("http://example.com:6000") == "port (6000)"

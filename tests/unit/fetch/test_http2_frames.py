@@ -30,13 +30,13 @@ def test_frames_are_followed_in_whatever_pieces_they_come(lengths: list[int], pi
 
 @given(st.integers(1, 20_000))
 def test_the_longest_frame_is_allowed(piece: int) -> None:
-    """One byte more is not, and is told before it came."""
+    """One byte more is refused, before its payload arrives."""
     assert fed(SETTINGS + frame(MAX_FRAME_BYTES), piece) == ""
     head = frame(MAX_FRAME_BYTES + 1)[:9]
     assert f"{MAX_FRAME_BYTES + 1} bytes" in fed(SETTINGS + head, piece)
 
 
 def test_a_connection_begins_with_settings() -> None:
-    """RFC 9113, 3.4: another frame there is no HTTP/2."""
+    """RFC 9113, 3.4: a connection that begins with another frame is not HTTP/2."""
     assert "not SETTINGS" in fed(frame(5, kind=0), 1)
     assert fed(SETTINGS[:8], 1) == ""  # not whole yet

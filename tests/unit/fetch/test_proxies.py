@@ -41,7 +41,7 @@ def test_round_robin_leaves_out_those_that_rest() -> None:
 
 
 def test_sticky_keeps_a_hosts_proxy_and_spreads_hosts() -> None:
-    """The same in every worker, for it is a hash."""
+    """Every worker chooses the same proxy, because the choice is a hash."""
     pool, other = ProxyPool([A, B, C]), ProxyPool([C, B, A])
     hosts = [f"http://h{n}.example" for n in range(60)]
     first = {host: use(pool, host) for host in hosts}
@@ -73,7 +73,7 @@ def test_least_failures_prefers_who_fails_least() -> None:
 
 
 def test_a_limit_per_proxy_holds() -> None:
-    """Whoever finds all of them busy waits."""
+    """A request waits while all proxies are busy."""
     pool = ProxyPool([A, B], "round_robin", most_each=2)
     assert [taken(pool) for _ in range(4)] == [A, B, A, B]
     assert pool.take("h", 0.0) == Busy()
@@ -83,7 +83,7 @@ def test_a_limit_per_proxy_holds() -> None:
 
 
 def test_sticky_waits_for_its_own_proxy() -> None:
-    """A limit is no reason to change the visitor that a host sees."""
+    """A host keeps its proxy also when the proxy is at its limit."""
     pool = ProxyPool([A, B, C], "sticky", most_each=1)
     mine = taken(pool, "http://x")
     assert pool.take("http://x", 0.0) == Busy()
@@ -143,7 +143,7 @@ def test_those_that_failed_a_request_are_not_asked_again_for_it() -> None:
 
 
 def test_what_nobody_saw_changes_nothing() -> None:
-    """A cancelled request is no verdict on its proxy."""
+    """A cancelled request counts neither for nor against its proxy."""
     pool = ProxyPool([A])
     before = pool.statistics()
     pool.take("h", 0.0)
@@ -153,7 +153,7 @@ def test_what_nobody_saw_changes_nothing() -> None:
 
 @pytest.mark.parametrize("rotation", ["round_robin", "sticky", "least_failures"])
 def test_whatever_happens_the_invariants_hold(rotation: str) -> None:
-    """A thousand random steps: limits hold, nothing is lost, and somebody is served again."""
+    """After a thousand random steps limits hold, nothing is lost, and requests are served again."""
     chance = random.Random(rotation)
     pool = ProxyPool([A, B, C], rotation, most_each=3)
     running: list[str] = []
@@ -182,7 +182,8 @@ def test_a_pool_needs_proxies_and_a_known_rotation(bad: tuple[list[str], str]) -
 
 
 def test_a_postponed_request_is_never_given_up() -> None:
-    """Nothing was tried, however often: no number of retries ends it, and it waits as told."""
+    """The page was not requested, so no number of retries ends it, and it waits for the given
+    time."""
     for attempt in (1, 50):
         verdict = decide(attempt, 0, RetryClass.POSTPONED, 7.0, 0.5)
         assert verdict == Retry(7.5)

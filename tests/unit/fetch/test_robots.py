@@ -66,7 +66,7 @@ def test_no_file_means_no_rules(status: int) -> None:
 
 @pytest.mark.parametrize("status", [0, 100, 429, 500, 502, 503, 599, 999])
 def test_no_answer_means_nothing_for_now(status: int) -> None:
-    """While nobody can say what the rules are, nothing is fetched, and it is asked again."""
+    """While the rules are unknown, nothing is fetched, and robots.txt is requested again."""
     parsed = rules("User-agent: *\nAllow: /", status)
     assert not parsed.allows(URL)
     assert parsed.retry_later
@@ -121,7 +121,7 @@ def test_the_short_cut_misses_no_spelling(word: str, separator: str) -> None:
 
 
 def test_a_byte_order_mark_hides_no_rule() -> None:
-    """A BOM in front of the first line is no part of it."""
+    """A BOM before the first line is ignored."""
     parsed = RobotsRules.parse(200, b"\xef\xbb\xbfUser-agent: *\nDisallow: /private", AGENT)
     assert not parsed.allows(URL)
 

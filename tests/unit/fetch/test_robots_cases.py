@@ -142,7 +142,7 @@ def test_the_rest_of_what_is_asked(text: str, allowed: str, forbidden: str) -> N
 
 
 def test_a_crawler_may_have_a_name_beyond_ascii() -> None:
-    """In the file and in what it tells the server."""
+    """The name is used in the file and in the User-Agent header."""
     text = "User-agent: *\nDisallow: /all\nUser-agent: Unic\u00f6de\nDisallow: /own"
     robots = rules(text, "unic\u00f6de/1.0")
     assert robots.allows(SITE + "/all")

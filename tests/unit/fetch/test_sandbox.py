@@ -10,13 +10,13 @@ import subprocess
 import pytest
 
 from zcrawl.fetch.browser import sandbox
-from zcrawl.fetch.browser.sandbox import Standing, standing, without
+from zcrawl.fetch.browser.sandbox import BrowserAccount, choose_account, unset_command
 
 
 async def test_a_plain_user_keeps_its_name_and_has_the_sandbox() -> None:
     """Nothing has to be tried."""
-    account = await standing(["/no/such/file"], euid=1000)
-    assert account == Standing(True)
+    account = await choose_account(["/no/such/file"], euid=1000)
+    assert account == BrowserAccount(True)
     assert account.prefix == ""
 
 
@@ -25,20 +25,20 @@ async def test_where_root_cannot_become_somebody_else_it_says_why(
 ) -> None:
     """No such user, no program for it, or files that others cannot read."""
     monkeypatch.setattr(sandbox, "USER", "no-such-user")
-    assert (await standing([], euid=0)).why == "there is no user no-such-user"
+    assert (await choose_account([], euid=0)).why == "there is no user no-such-user"
     monkeypatch.undo()
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert "setpriv" in (await standing([], euid=0)).why
+    assert "setpriv" in (await choose_account([], euid=0)).why
     monkeypatch.undo()
     if os.geteuid() == 0:
-        account = await standing(["/no such/file"], euid=0)
+        account = await choose_account(["/no such/file"], euid=0)
         assert (account.sandbox, account.why) == (False, "nobody cannot use /no such/file")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 async def test_root_becomes_nobody() -> None:
     """If that one may make user namespaces, which not every machine allows."""
-    account = await standing([shutil.which("sh") or ""])
+    account = await choose_account([shutil.which("sh") or ""])
     if not account.why:
         nobody = pwd.getpwnam("nobody")
         assert (account.sandbox, account.user, account.group) == (
@@ -56,10 +56,10 @@ def test_what_the_browser_need_not_know_it_does_not_get(shell: str) -> None:
     secret["PLAYWRIGHT_SERVICE_ACCESS_TOKEN"] = "t"
     kept = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PW_LANG_NAME": "python"}
     environ = {**kept, **secret}
-    line = f'exec {without(environ)}env -0 "$@"'
+    line = f'exec {unset_command(environ)}env -0 "$@"'
     output = subprocess.run(
         [shell, "-c", line], env=environ, capture_output=True, check=True
     ).stdout
     names = {variable.partition("=")[0] for variable in output.decode().split("\0") if variable}
     assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == set(kept)
-    assert without({"PATH": "/bin"}) == ""
+    assert unset_command({"PATH": "/bin"}) == ""

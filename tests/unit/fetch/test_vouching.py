@@ -47,7 +47,7 @@ def test_a_name_opens_the_networks_of_its_private_addresses(
 
 @pytest.mark.parametrize("netloc", ["10.0.0.1:80", "[fd00::1]:8080", "8.8.8.8:443"])
 def test_an_address_opens_itself(netloc: str) -> None:
-    """No DNS is asked for it, and none can change it."""
+    """An address needs no DNS, so no answer can change it."""
     assert entries_for(netloc, []) == (netloc,)
 
 
@@ -60,18 +60,18 @@ def test_no_later_answer_of_a_public_name_leads_inside() -> None:
 
 
 class World:
-    """A DNS, and what is told of it."""
+    """A fake DNS that records look-ups and warnings."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.told: list[str] = []
+        self.looked_up: list[str] = []
+        self.warnings: list[str] = []
 
     async def look_up(self, name: str) -> list[str]:
-        self.asked.append(name)
+        self.looked_up.append(name)
         return DNS.get(name, [])
 
     def vouching(self) -> Vouching:
-        return Vouching(lambda name, detail: self.told.append(detail), self.look_up)
+        return Vouching(lambda name, detail: self.warnings.append(detail), self.look_up)
 
 
 async def test_each_name_is_looked_up_once_and_odd_ones_are_told() -> None:
@@ -80,9 +80,9 @@ async def test_each_name_is_looked_up_once_and_odd_ones_are_told() -> None:
     urls = ["http://wiki/a", "http://wiki:8080/", "https://site/", "http://10.0.0.1/", "no url"]
     opened = await world.vouching().opened_by([*urls, "http://both/", "http://nobody/"])
     assert opened == ["wiki:80=10.1.2.0/24", "wiki:8080=10.1.2.0/24", "10.0.0.1:80"]
-    assert sorted(world.asked) == ["both", "nobody", "site", "wiki"]
-    assert [text.split()[0] for text in world.told] == ["both:80", "nobody:80"]
-    assert all("private_hosts" in text for text in world.told)
+    assert sorted(world.looked_up) == ["both", "nobody", "site", "wiki"]
+    assert [text.split()[0] for text in world.warnings] == ["both:80", "nobody:80"]
+    assert all("private_hosts" in text for text in world.warnings)
 
 
 @pytest.mark.parametrize("typed", [None, 5, "http://wiki/", {"a": 1}, [None, 5, {}], []])

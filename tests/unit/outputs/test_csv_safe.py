@@ -83,7 +83,7 @@ def test_rows_and_the_header_are_made_safe_only_when_asked() -> None:
 
 
 def test_a_file_that_is_opened_again_knows_its_columns(tmp_path: Path) -> None:
-    """The header's apostrophes are no part of the names, so the next rows find their cells."""
+    """Apostrophes in the header are not part of the names, so later rows fit their columns."""
     path, layout = tmp_path / "x.csv", Layout(None, "_more", csv_safe=True)
     with OutputFile(path, "csv", 0, layout) as output:
         length = output.append([b'{"=a": "=1", "b": "x"}'])

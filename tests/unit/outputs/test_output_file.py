@@ -48,7 +48,7 @@ def test_a_new_run_replaces_an_old_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_lost_bytes_is_named(tmp_path: Path) -> None:
-    """The error tells the path and both lengths, and the file is left as it is."""
+    """The error names the path and both lengths, and the file is not changed."""
     path = tmp_path / "x.jsonl"
     path.write_bytes(b"{}\n")
     with pytest.raises(StoreError) as caught:
@@ -116,7 +116,7 @@ def test_csv_has_one_header_and_the_same_columns_after_a_resume(tmp_path: Path) 
 
 
 def test_a_csv_that_an_earlier_version_began_keeps_its_columns(tmp_path: Path) -> None:
-    """Its header has no column for what is left, so none is written below it."""
+    """Its header has no column for other keys, so no row has one."""
     path = tmp_path / "x.csv"
     path.write_bytes(b"a,b\r\n1,2\r\n")
     with OutputFile(path, "csv", 10) as output:

@@ -128,7 +128,7 @@ def test_prefixes_and_the_outputs_folder_may_be_links_themselves(tmp_path: Path)
 
 
 def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
-    """A folder and a pipe have a name, too; nobody waits for the pipe's other end."""
+    """A folder and a pipe are refused; the pipe does not block."""
     outputs = tmp_path / "outputs"
     (outputs / "x.jsonl").mkdir(parents=True)
     os.mkfifo(outputs / "y.jsonl")

@@ -26,7 +26,7 @@ from zcrawl.testing.store.store import FakeStore
 
 
 class Watched:
-    """A store that calls somebody before it answers, in the store's thread."""
+    """A store that calls a function before it answers, in the store's thread."""
 
     def __init__(self, inner: FakeStore) -> None:
         self.inner = inner
@@ -236,19 +236,20 @@ async def test_an_output_that_cannot_be_closed_is_told_and_hinders_no_other(
 
 
 async def test_an_old_runs_output_that_cannot_be_written_fails_no_other_run(scene: Scene) -> None:
-    """`flush` of a run raises what hinders that run; the other one is told and stored for `job`."""
+    """`flush` of a run raises its own problem; that of another run is logged and stored for
+    `job`."""
     scene.path.parent.joinpath("folder.jsonl").mkdir()
     scene.crawl(2, str(scene.path.parent / "folder.jsonl"), name="old")
     scene.crawl(3, str(scene.path), name="new")
     old, new = sorted(scene.story.store.tables.runs)
     await scene.outputs.flush([new])
     assert scene.path.read_bytes() == b'{"n":1}\n' * 3
-    with pytest.raises(ZcrawlError, match="is no file"):
+    with pytest.raises(ZcrawlError, match="is not a regular file"):
         await scene.outputs.flush([old])
     assert [run for run, _ in scene.outputs.troubles()] == [old]
     problem = problems(scene)[old]
     assert problem.startswith("[output_unwritable]")
-    assert "is no file" in problem
+    assert "is not a regular file" in problem
     scene.path.parent.joinpath("folder.jsonl").rmdir()
     await scene.outputs.flush([old])
     assert scene.outputs.troubles() == {}, "it is written now"
@@ -302,7 +303,7 @@ async def test_an_output_that_hangs_blocks_no_other_one_and_says_so(
 async def test_a_master_ends_although_an_output_hangs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread cannot be ended, so it is left behind, and that is told."""
+    """A thread cannot be ended, so it is abandoned, and that is logged."""
     scene.crawl(3, str(scene.path))
     hangs, goes_on = threading.Event(), threading.Event()
 

@@ -325,7 +325,8 @@ def test_a_growing_file_that_somebody_changed_is_left_alone(form: str, tmp_path:
 
 
 def test_lines_that_somebody_added_to_a_growing_file_are_kept(tmp_path: Path) -> None:
-    """Beside it, when it is written on; what a dead process wrote is not somebody's."""
+    """Foreign bytes are saved in a second file when writing continues; bytes of a dead process are
+    not."""
     path, mark = story(tmp_path)
     before = path.read_bytes()
     torn = item(4).data + b"\n" + item(5).data[:9]

@@ -24,7 +24,7 @@ def test_links_of_the_main_content_are_relative_to_the_page() -> None:
 
 
 def test_links_from_the_root_and_to_other_hosts_stay_what_they_are() -> None:
-    """Only what is relative changes."""
+    """Only relative links change."""
     text = markdown(
         '<a href="/top">top</a>, <a href="//o.test/x?a=1">other</a>, <a href="?p=2">2</a>'
     )
@@ -34,7 +34,7 @@ def test_links_from_the_root_and_to_other_hosts_stay_what_they_are() -> None:
 
 
 def test_the_first_good_base_decides() -> None:
-    """A <base> that is no URL of a page does not count, nor does one after the first."""
+    """A <base> without a crawlable URL does not count, and only the first valid one does."""
     head = '<base href="mailto:a@b.test"><base href="/archive/"><base href="/late/">'
     assert "[a](https://news.test/archive/a)" in markdown('<a href="a">a</a>', head)
 

@@ -44,7 +44,7 @@ from zcrawl.parse.meta_search import search_meta
     ],
 )
 def test_the_header_is_read_by_its_parameters(content_type: str, name: str | None) -> None:
-    """A parameter has exactly the name charset; quotes hide what is in them."""
+    """Only a parameter with the exact name charset counts; text in quotes is not a parameter."""
     assert header_encoding(content_type) == name
 
 
@@ -118,7 +118,7 @@ def test_behind_the_first_kilobyte_a_meta_counts_in_the_head(before: str, heard:
 
 
 def test_any_meta_is_better_than_a_guess() -> None:
-    """A page that is no UTF-8 is read as it says somewhere, before its bytes are guessed at."""
+    """For a page that is not UTF-8, a late declaration is used before a guess."""
     page = f"<body>{LONG}<meta charset=iso-8859-15>Preis: 5 € und mehr".encode("iso8859-15")
     assert decode(page, "text/html") == (page.decode("iso8859-15"), "iso-8859-15")
 

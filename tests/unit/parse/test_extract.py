@@ -60,7 +60,7 @@ nothing = { css = ".none", fields = { a = "b" } }
 
 
 def test_defaults_fill_in_and_do_not_count_as_filled() -> None:
-    """The fill rate tells what the pages say, not what the job says."""
+    """The fill rate counts values of the pages, not defaults of the job."""
     extracted = extract(
         '[extract.fields]\na = { css = ".a", default = 5 }\nb = "h1"\n'
         'c = { css = "h1", type = "int" }',
@@ -71,13 +71,13 @@ def test_defaults_fill_in_and_do_not_count_as_filled() -> None:
 
 
 def test_a_field_that_fails_is_reported_with_its_page_and_its_reason() -> None:
-    """The item is kept: one bad price is no reason to lose the rest."""
+    """The item is kept, although one field has failed."""
     extracted = extract(
         '[extract.fields]\nn = { css = "li:nth-child(3)", type = "int" }\nt = "h1"', PAGE
     )
     (report,) = map(json.loads, extracted.problems)
     assert report["url"] == URL
-    assert report["errors"] == {"n": "no number: 'three'"}
+    assert report["errors"] == {"n": "not a number: 'three'"}
     assert len(extracted.items) == 1
     assert not extracted.rejected
 

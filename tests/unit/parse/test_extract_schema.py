@@ -30,7 +30,7 @@ def test_an_item_without_a_required_field_is_set_aside_with_the_reason() -> None
 
 
 def test_an_item_that_breaks_the_schema_is_set_aside() -> None:
-    """With where it breaks it; the value itself is not part of what is counted."""
+    """The reason names the field that breaks the schema, but not its value."""
     job = """
 [extract]
 item = "li"

@@ -32,7 +32,7 @@ from zcrawl.parse.extract.types import FieldProblem, to_bool, to_date, to_float,
     ],
 )
 def test_a_number_is_read_as_people_write_it(text: object, decimal: str, number: float) -> None:
-    """Thousands and decimals are told apart where the text allows it, else as the job says."""
+    """Separators of thousands and decimals are recognised from the text, or set by the job."""
     assert to_float(text, decimal) == number
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_date_is_a_problem(text: object) -> None:
 
 
 def test_urls_are_resolved_as_a_browser_does() -> None:
-    """Relative to the page; what is no URL is a problem."""
+    """URLs are resolved against the page; an invalid URL is a problem of the field."""
     assert to_url("../b.png", "http://h.test/a/c/") == "http://h.test/a/b.png"
     assert to_url("//cdn.test/x", "https://h.test/") == "https://cdn.test/x"
     for bad in ("http://[", None, 3):

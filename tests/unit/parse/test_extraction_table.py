@@ -11,7 +11,7 @@ def test_values_problems_and_rejections_have_their_rows() -> None:
         "items": [{"t": "x", "tags": ["a", "b"], "none": None}],
         "extraction": {
             "matched": True,
-            "problems": [{"errors": {"price": "no number: 'call us'"}}],
+            "problems": [{"errors": {"price": "not a number: 'call us'"}}],
             "rejected": [{"reason": "required: t", "errors": {}, "item": {"t": None}}],
         },
     }
@@ -19,7 +19,7 @@ def test_values_problems_and_rejections_have_their_rows() -> None:
         (1, "t", "x", ""),
         (1, "tags", '["a", "b"]', ""),
         (1, "none", "–", ""),
-        ("?", "price", "", "no number: 'call us'"),
+        ("?", "price", "", "not a number: 'call us'"),
         ("-", "", '{"t": null}', "set aside: required: t"),
     ]
     assert len(shown("long " * 100)) == 80

@@ -223,7 +223,8 @@ def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
 
 
 def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
-    """`<b x=">" ...>` goes on behind the bracket, so such a page is not judged by what is seen."""
+    """`<b x=">" ...>` continues after the bracket, so the statistics of such a page are not
+    used."""
     names = b" ".join(b"a%d" % n for n in range(600))
     page = b"<p><b x='>' " + names + b">" + b"</p><p>x" * 600
     with pytest.raises(TooCostly):
@@ -259,7 +260,7 @@ def test_quotes_in_the_text_of_a_page_are_no_values(text: bytes) -> None:
     ],
 )
 def test_a_bracket_in_a_quoted_value_is_always_seen(tag: bytes) -> None:
-    """After it, nobody can tell by brackets which tags a page has."""
+    """After a quoted `>`, brackets do not show which tags a page has."""
     with pytest.raises(TooCostly, match="quoted"):
         judge(b"<p>word</p>" * 400 + tag, False, None)
 
@@ -317,7 +318,7 @@ def test_selectors_of_several_steps_are_tried_on_ordinary_pages() -> None:
 
 
 def test_what_uses_up_its_time_is_stopped_between_two_links() -> None:
-    """The budget is asked while links are resolved, and a clock that jumps ends it."""
+    """The budget is checked while links are resolved, and a clock that jumps ends it."""
     now = iter(range(100))
     cpu = iter(range(100))
     budget = TimeBudget(lambda: float(next(now)), lambda: float(next(cpu)), 0.5)

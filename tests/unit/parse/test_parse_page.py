@@ -81,7 +81,7 @@ def test_nofollow_is_honoured_unless_told_otherwise() -> None:
     ("content", "noindex"), [("noindex", True), ("NONE", True), ("nofollow", False), ("", False)]
 )
 def test_noindex_is_reported(content: str, noindex: bool) -> None:
-    """The page's wish not to be kept is told to the caller."""
+    """The caller learns that the page forbids keeping it."""
     assert parse(f"<head><meta name=robots content='{content}'></head>").noindex is noindex
 
 
@@ -109,7 +109,7 @@ def test_the_encoding_reaches_title_and_links() -> None:
 
 @pytest.mark.parametrize("body", [b"\x89PNG\r\n\x1a\n....", b"%PDF-1.4 ...", bytes(range(32)) * 40])
 def test_binary_data_that_claims_to_be_html_is_a_named_error(body: bytes) -> None:
-    """A body that is no text raises binary_content."""
+    """A body that is not text raises binary_content."""
     with pytest.raises(ParseError) as caught:
         parse(body)
     assert caught.value.code == "binary_content"
@@ -119,7 +119,7 @@ def test_binary_data_that_claims_to_be_html_is_a_named_error(body: bytes) -> Non
     "body", [b"", b"\0", b"<", b"<a href=", b"<!--", b"<title>", b"\xff" * 999, b"</a></html>" * 50]
 )
 def test_broken_pages_are_pages(body: bytes) -> None:
-    """Whatever is no binary data gives a page, if need be an empty one."""
+    """Every body that is not binary data gives a page, perhaps an empty one."""
     assert parse(body).links == []
     assert parse(body, "").links == []
 

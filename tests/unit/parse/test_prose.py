@@ -22,7 +22,7 @@ def body(html: str) -> LexborNode:
 
 
 def test_text_keeps_lines_and_paragraphs() -> None:
-    """Scripts are no text; spaces are one, but not in code."""
+    """Scripts are left out; spaces are merged, except in code."""
     assert text_of(body(HTML)) == (
         "Head line\n\nOne two link\nthree\n\na\nb\nc\n\nx\ny\n\ncode\n  here\n\n1\t2"
     )
@@ -78,7 +78,7 @@ def test_inline_elements_do_not_separate_words(tag: str) -> None:
 
 
 def test_words_of_a_deep_page_end_when_the_time_is_over() -> None:
-    """A hostile page is walked without recursion, and its budget is asked on the way."""
+    """A hostile page is read without recursion, and its budget is checked regularly."""
     deep = "<span>x" * 5_000
     assert len(words_of(body(f"{deep}<br>y"))) == 5_002
 

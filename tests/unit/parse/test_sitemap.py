@@ -33,7 +33,7 @@ def test_a_sitemap_lists_pages_the_newest_first(pack: type[bytes]) -> None:
 
 
 def test_an_index_lists_sitemaps() -> None:
-    """They are no pages."""
+    """Sitemaps in an index are not pages."""
     body = (
         f"<sitemapindex {NS}><sitemap><loc>https://x.test/1.xml.gz</loc></sitemap></sitemapindex>"
     )
@@ -218,7 +218,7 @@ def test_pieces_change_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> No
     "piece", ["<", "&", "<a ", "<!--", "<![CDATA[", '<a b="', "</url>", "<!DOCTYPE ", "&#", "<?"]
 )
 def test_no_sitemap_takes_long(piece: str) -> None:
-    """Time grows with the length and not with its square, and what is all faults is given up."""
+    """The time is linear in the length, and a file with too many faults is given up."""
     began = time.process_time()
     read_sitemap(b"<urlset>" + piece.encode() * (4_000_000 // len(piece)), NOW)
     assert time.process_time() - began < 4.0
@@ -227,7 +227,7 @@ def test_no_sitemap_takes_long(piece: str) -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_no_bytes_raise(body: bytes) -> None:
-    """G7: whatever is behind the URL of a sitemap."""
+    """G7: no content at the URL of a sitemap raises an error."""
     read_sitemap(body, NOW)
     read_sitemap(b"<urlset>" + body, NOW)
     read_sitemap(b"\x1f\x8b" + body, NOW)

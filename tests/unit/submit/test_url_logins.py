@@ -254,6 +254,6 @@ def test_a_password_that_is_gone_is_asked_for_by_its_name() -> None:
     made = prepare([URL], None, None, {}, takes_logins=True)
     assert typed_secrets(to_json(made.spec)) == sorted(made.secrets)
     assert typed_secrets(msgspec.json.encode({"name": "j"})) == []
-    with pytest.raises(JobError, match="stood in a URL") as caught:
+    with pytest.raises(JobError, match="was part of a URL") as caught:
         expand(made.spec.fetch.auth[0].password, {})
     assert caught.value.code == "no_secret"

@@ -66,7 +66,7 @@ async def test_an_attempt_whose_request_is_cancelled_by_others_ends_in_a_result(
     world = rig({"/a": page(), "/b": page()})
 
     def cancelled() -> None:
-        if len(world.asked) == 1:
+        if len(world.requested) == 1:
             raise asyncio.CancelledError("of a shared question")
 
     world.on_get = cancelled

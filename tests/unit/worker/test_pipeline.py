@@ -66,7 +66,7 @@ class Rig:
 
     def __init__(self, answers: Mapping[str, Answer], spec: JobSpec, **options: Any) -> None:
         self.answers = answers
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.limits: list[HopLimits] = []
         self.headers: list[Mapping[str, str]] = []
         self.results: dict[int, Result] = {}
@@ -82,7 +82,7 @@ class Rig:
         self.pipeline.adopt(RunConfig(1, 1, msgspec.json.encode(spec), ["x.test"]))
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
-        self.asked.append(url)
+        self.requested.append(url)
         self.limits.append(limits)
         self.headers.append(headers)
         self.on_get()
@@ -156,7 +156,7 @@ async def test_a_page_gives_an_item_and_its_links() -> None:
     assert result.page is not None
     assert result.page.title == "t"
     assert [url for url, _ in result.links] == [f"{SITE}/b"]
-    assert (world.asked, world.hops) == ([f"{SITE}/a"], 0)
+    assert (world.requested, world.hops) == ([f"{SITE}/a"], 0)
 
 
 async def test_robots_txt_is_asked_for_once_and_obeyed() -> None:
@@ -164,10 +164,10 @@ async def test_robots_txt_is_asked_for_once_and_obeyed() -> None:
     rules = httpx.Response(200, text="User-agent: *\nDisallow: /no\nCrawl-delay: 3\n")
     world = rig({"/robots.txt": rules, "/a": page(), "/c": page()}, robots=True)
     allowed, forbidden, other = await world.fetch("/a", "/no", "/c")
-    assert world.asked.count(f"{SITE}/robots.txt") == 1
+    assert world.requested.count(f"{SITE}/robots.txt") == 1
     assert (allowed.outcome, other.outcome) == (Outcome.DONE, Outcome.DONE)
     assert (forbidden.outcome, forbidden.reason) == (Outcome.SKIPPED, "robots")
-    assert f"{SITE}/no" not in world.asked
+    assert f"{SITE}/no" not in world.requested
     assert {allowed.crawl_delay_s, forbidden.crawl_delay_s} == {3.0}
     assert world.hops == 2
 
@@ -198,7 +198,7 @@ async def test_a_robots_txt_that_another_worker_fetched_is_not_asked_for() -> No
     world.pipeline.learn_robots(SITE, rules)
     allowed, forbidden = await world.fetch("/a", "/no")
     assert (allowed.outcome, forbidden.reason) == (Outcome.DONE, "robots")
-    assert world.asked == [f"{SITE}/a"]
+    assert world.requested == [f"{SITE}/a"]
 
 
 async def test_a_fetched_robots_txt_is_reported_once() -> None:
@@ -216,7 +216,7 @@ async def test_a_host_that_is_away_is_told_by_its_own_name() -> None:
     world = rig({"/robots.txt": fetch_error("dns", "no such host")}, robots=True)
     first, second = await world.fetch("/a", "/c")
     assert (first.reason, second.reason) == ("dns", "dns")
-    assert world.asked == [f"{SITE}/robots.txt"]
+    assert world.requested == [f"{SITE}/robots.txt"]
 
 
 async def test_a_redirect_on_the_host_takes_a_permit_for_each_hop() -> None:
@@ -278,7 +278,7 @@ async def test_a_redirect_to_another_host_is_not_followed() -> None:
     assert result.reason == "redirected"
     assert result.handover is not None
     assert result.handover[0] == "https://y.test/"
-    assert len(world.asked) == 1
+    assert len(world.requested) == 1
 
 
 async def test_all_hops_together_have_the_time_of_one_request() -> None:
@@ -403,11 +403,11 @@ async def test_a_robots_txt_elsewhere_is_fetched_at_that_hosts_pace_only() -> No
     assert first.robots is not None
     assert place_in(first.robots) == OTHER
     (again,) = await world.fetch("/a", close=False)
-    assert (again.reason, world.asked) == ("robots_elsewhere", [f"{SITE}/robots.txt"])
+    assert (again.reason, world.requested) == ("robots_elsewhere", [f"{SITE}/robots.txt"])
     paced = (robots_group(OTHER),)
     allowed, forbidden = await world.fetch("/a", "/b", groups=paced)
     assert (allowed.outcome, forbidden.reason) == (Outcome.DONE, "robots")
-    assert world.asked == [f"{SITE}/robots.txt", f"{OTHER}/r.txt", f"{SITE}/a"]
+    assert world.requested == [f"{SITE}/robots.txt", f"{OTHER}/r.txt", f"{SITE}/a"]
 
 
 async def test_the_way_to_a_robots_txt_is_known_to_the_next_owner() -> None:
@@ -419,7 +419,7 @@ async def test_the_way_to_a_robots_txt_is_known_to_the_next_owner() -> None:
         world.pipeline.learn_robots(SITE, RobotsFile(ELSEWHERE, body, 60.0))
         (result,) = await world.fetch("/a", groups=(robots_group(OTHER),))
         assert result.outcome is Outcome.DONE
-        assert world.asked == [*urls, f"{SITE}/a"]
+        assert world.requested == [*urls, f"{SITE}/a"]
 
 
 async def test_a_blocked_address_is_told_by_its_kind_also_when_robots_meets_it_first() -> None:
@@ -475,7 +475,7 @@ async def test_a_request_that_needs_a_secret_which_its_host_may_not_get_is_not_s
         for result in await world.fetch("/a", "/b"):
             assert (result.reason, result.retry) == ("secret_not_released", "permanent")
             assert "k3y" not in result.detail
-        assert (world.asked, world.errors) == ([], ["secret_not_released"])
+        assert (world.requested, world.errors) == ([], ["secret_not_released"])
 
 
 async def test_a_request_to_a_secrets_host_has_it() -> None:
@@ -503,7 +503,7 @@ async def test_a_login_with_a_secret_is_not_tried_where_it_may_not_go() -> None:
         keyring = Keyring(JobRights(secrets={"KEY": ("other.test",)}), KEY)
         world = Rig({}, spec, keyring=keyring)
         (result,) = await world.fetch("/a", extra=extra)
-        assert (result.reason, world.asked) == ("secret_not_released", [])
+        assert (result.reason, world.requested) == ("secret_not_released", [])
 
 
 async def test_a_certificate_that_a_job_may_not_name_fails_the_run_by_name() -> None:
@@ -512,4 +512,4 @@ async def test_a_certificate_that_a_job_may_not_name_fails_the_run_by_name() -> 
     world = Rig({}, spec, keyring=Keyring(JobRights(tls_files=("/etc/tls/",))))
     (result,) = await world.fetch("/a")
     assert (result.reason, result.retry) == ("path_not_allowed", "permanent")
-    assert (world.asked, world.errors) == ([], ["path_not_allowed"])
+    assert (world.requested, world.errors) == ([], ["path_not_allowed"])

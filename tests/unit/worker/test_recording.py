@@ -45,7 +45,7 @@ def answer(status: int, body: bytes = b"", **extensions: Any) -> httpx.Response:
     return httpx.Response(status, content=body, extensions={"wire_headers": headers, **extensions})
 
 
-def told(made: Recording, attempt: Attempt) -> Result:
+def result_of(made: Recording, attempt: Attempt) -> Result:
     """What is reported of an attempt with these exchanges."""
     made.add_to(attempt)
     return attempt.result()
@@ -53,7 +53,7 @@ def told(made: Recording, attempt: Attempt) -> Result:
 
 def captured(made: Recording) -> bytes:
     """What goes to the leader with a page that is done."""
-    extracted = told(made, Attempt(ONE).done(PAGE, 200, [])).extracted
+    extracted = result_of(made, Attempt(ONE).done(PAGE, 200, [])).extracted
     assert extracted is not None
     assert extracted.capture is not None
     return extracted.capture
@@ -156,7 +156,7 @@ async def test_a_redirect_to_another_host_is_told_without_a_page() -> None:
     """The request that it becomes has a record of its own, made by another worker maybe."""
     made = recording()
     await made.add(URL, answer(302), None, 10.0)
-    result = told(made, Attempt(ONE).skipped("redirected", status=302))
+    result = result_of(made, Attempt(ONE).skipped("redirected", status=302))
     assert result.outcome is Outcome.SKIPPED
     assert result.extracted is not None
     assert result.extracted.capture is not None
@@ -171,7 +171,7 @@ async def test_a_page_that_is_as_it_was_is_archived_as_it_was_answered() -> None
     """A 304 has no body."""
     made = recording()
     await made.add(URL, answer(304), None, 10.0)
-    result = told(made, Attempt(ONE).done(PAGE, 304, []))
+    result = result_of(made, Attempt(ONE).done(PAGE, 304, []))
     assert result.extracted is not None
     assert result.extracted.capture is not None
     (response, body), *_ = records(result.extracted.capture)
@@ -184,7 +184,9 @@ async def test_an_answer_that_fails_the_page_is_recorded_with_its_body(status: i
     made = recording()
     await made.add(URL, answer(301, b"moved"), None, 10.0)
     await made.add("http://a.test/new", answer(status, b"no such thing"), None, 11.0)
-    extracted = told(made, Attempt(ONE).failed(f"http_{status}", None, status=status)).extracted
+    extracted = result_of(
+        made, Attempt(ONE).failed(f"http_{status}", None, status=status)
+    ).extracted
     assert extracted is not None
     assert extracted.capture is not None
     pairs = records(extracted.capture)
@@ -199,10 +201,10 @@ async def test_an_answer_that_fails_the_page_is_recorded_with_its_body(status: i
 async def test_what_asks_not_to_be_kept_and_what_was_never_answered_is_not_recorded() -> None:
     """A page that says noindex, and an attempt that did not get as far as an answer."""
     made = recording()
-    assert told(made, Attempt(ONE).failed("connect", None)).extracted is None
+    assert result_of(made, Attempt(ONE).failed("connect", None)).extracted is None
     await made.add(URL, answer(200, b"secret"), None, 10.0)
-    assert told(made, Attempt(ONE).skipped("noindex", status=200)).extracted is None
-    assert told(made, Attempt(ONE).skipped("soft_404", status=200)).extracted is not None
+    assert result_of(made, Attempt(ONE).skipped("noindex", status=200)).extracted is None
+    assert result_of(made, Attempt(ONE).skipped("soft_404", status=200)).extracted is not None
 
 
 def test_captures_of_earlier_versions_are_still_read() -> None:

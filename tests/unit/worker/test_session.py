@@ -27,11 +27,11 @@ class Played:
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.asked: list[tuple[str, Mapping[str, str], str | None]] = []
+        self.requests: list[tuple[str, Mapping[str, str], str | None]] = []
         self.forms: list[tuple[str, bytes]] = []
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
-        self.asked.append((url, headers, limits.proxy))
+        self.requests.append((url, headers, limits.proxy))
         return self.answer(url, headers, limits)
 
     async def send(
@@ -84,7 +84,7 @@ async def test_a_host_keeps_its_user_agent_and_header_set() -> None:
     for session in (first, first, second):
         for host in hosts:
             await get(session, host)
-    rounds = [engine.asked[n : n + 40] for n in (0, 40, 80)]
+    rounds = [engine.requests[n : n + 40] for n in (0, 40, 80)]
     assert rounds[0] == rounds[1] == rounds[2]
     assert {headers["User-Agent"] for _, headers, _ in rounds[0]} == set(agents)
     assert {headers["Accept-Language"] for _, headers, _ in rounds[0]} == {"de", "en"}
@@ -103,7 +103,7 @@ async def test_credentials_go_to_their_host_only() -> None:
     session = make(engine, environ, auth=auth)
     for url in (SITE + "/", "https://sub.x.test/", "https://y.test:8443/", "https://y.test/"):
         await get(session, url)
-    sent = [headers.get("Authorization") for _, headers, _ in engine.asked]
+    sent = [headers.get("Authorization") for _, headers, _ in engine.requests]
     basic = "Basic " + base64.b64encode("ann:pä:ss".encode()).decode()
     assert sent == [basic, None, "Bearer t0k", None]
 
@@ -138,18 +138,18 @@ async def test_cookies_come_back_to_their_host_and_are_reported_once() -> None:
     assert session.cookies.changes(SITE + "/set") is None
     await get(session)
     await get(session, "https://y.test/")
-    sent = [headers.get("Cookie") for _, headers, _ in engine.asked]
+    sent = [headers.get("Cookie") for _, headers, _ in engine.requests]
     assert set((sent[2] or "").split("; ")) == {"sid=1", "t=2"}
     assert sent[3] is None
     after_restart = RunClient(
         JobSpec("j", fetch=Fetch(cookies=True)), engine, secrets_for({}), lambda: 0.0, dict([kept])
     )
     await get(after_restart)
-    assert set((engine.asked[-1][1].get("Cookie") or "").split("; ")) == {"sid=1", "t=2"}
+    assert set((engine.requests[-1][1].get("Cookie") or "").split("; ")) == {"sid=1", "t=2"}
     await get(session, SITE + "/clear")
     assert session.cookies.changes(SITE + "/") is not None
     await get(session)
-    assert engine.asked[-1][1].get("Cookie") == "t=2"
+    assert engine.requests[-1][1].get("Cookie") == "t=2"
 
 
 async def test_a_failing_proxy_costs_the_page_nothing() -> None:
@@ -165,7 +165,7 @@ async def test_a_failing_proxy_costs_the_page_nothing() -> None:
     engine = Played(answer)
     session = make(engine, proxies=("http://bad:1", "http://good:1"), proxy_rotation="round_robin")
     assert (await get(session)).status_code == 200
-    assert [proxy for _, _, proxy in engine.asked] == ["http://bad:1", "http://good:1"]
+    assert [proxy for _, _, proxy in engine.requests] == ["http://bad:1", "http://good:1"]
     with pytest.raises(FetchError) as caught:
         await get(session, SITE + "/dead")
     assert caught.value.code == "connect"
@@ -185,7 +185,7 @@ async def test_a_failure_that_may_be_the_proxys_is_asked_of_another(code: str) -
     engine = Played(answer)
     session = make(engine, proxies=("http://bad:1", "http://good:1"), proxy_rotation="round_robin")
     assert (await get(session)).status_code == 200
-    assert [proxy for _, _, proxy in engine.asked] == ["http://bad:1", "http://good:1"]
+    assert [proxy for _, _, proxy in engine.requests] == ["http://bad:1", "http://good:1"]
 
 
 async def test_when_all_proxies_are_down_the_page_waits_with_a_name() -> None:
@@ -261,7 +261,7 @@ async def test_a_login_is_done_once_before_the_first_page_and_paced() -> None:
     session = make(engine, SECRET, LOGIN)
     await asyncio.gather(*(log_in(session, permits) for _ in range(5)))
     assert engine.forms == [(SITE + "/do?x=1", b"csrf=a+b%26c&user=ann&pass=p%26w")]
-    assert [url for url, _, _ in engine.asked] == [
+    assert [url for url, _, _ in engine.requests] == [
         SITE + "/login",
         SITE + "/do?x=1",
         SITE + "/home",
@@ -269,7 +269,7 @@ async def test_a_login_is_done_once_before_the_first_page_and_paced() -> None:
     assert len(permits) == 3  # the POST, the page behind it, and the page that waited
     assert (await get(session, SITE + "/page")).status_code == 200
     await session.prepare("https://y.test/", HEADERS, HopLimits(), nothing)
-    assert len(engine.asked) == 4
+    assert len(engine.requests) == 4
 
 
 async def test_a_login_that_does_not_work_is_named_and_not_hammered() -> None:

@@ -146,7 +146,7 @@ def context(**scope: Any) -> RunContext:
     return RunContext(RunConfig(1, 1, msgspec.json.encode(job), ["a.test"]))
 
 
-def wanted(url: str, **changes: Any) -> Wanted:
+def spider_request(url: str, **changes: Any) -> Wanted:
     fields = {"method": "GET", "body": b"", "headers": {}, "handler": "", "meta": {}}
     return Wanted(url, **{**fields, "priority": 0, **changes})
 
@@ -154,16 +154,16 @@ def wanted(url: str, **changes: Any) -> Wanted:
 def test_requests_are_canonical_keyed_and_held_to_the_scope() -> None:
     """Relative ones are joined, doubles are one, what cannot be is counted by its reason."""
     many = [
-        wanted("next", priority=7),
-        wanted("http://A.test:80/dir/next#x"),
-        wanted("/f.pdf"),
-        wanted("/search", method="POST", body=b"1"),
-        wanted("/search", method="POST", body=b"2"),
-        wanted("http://b.test/"),
-        wanted("ftp://a.test/"),
-        wanted("/x", headers={"Host": "evil"}),
-        wanted("/x", body=b"x" * 70_000),
-        wanted("/x", priority=10**12),
+        spider_request("next", priority=7),
+        spider_request("http://A.test:80/dir/next#x"),
+        spider_request("/f.pdf"),
+        spider_request("/search", method="POST", body=b"1"),
+        spider_request("/search", method="POST", body=b"2"),
+        spider_request("http://b.test/"),
+        spider_request("ftp://a.test/"),
+        spider_request("/x", headers={"Host": "evil"}),
+        spider_request("/x", body=b"x" * 70_000),
+        spider_request("/x", priority=10**12),
     ]
     requests, refused = asked_of(many, URL, context(), 1)
     assert [(url, prio) for url, _, prio, _ in requests] == [
@@ -180,8 +180,10 @@ def test_requests_are_canonical_keyed_and_held_to_the_scope() -> None:
         "bad_header": 1,
         "request_too_large": 1,
     }
-    assert asked_of([wanted("/x")], URL, context(max_depth=0), 1)[1].dropped == {"too_deep": 1}
-    started, _ = asked_of([wanted("http://b.test/")], None, context(), 0)
+    assert asked_of([spider_request("/x")], URL, context(max_depth=0), 1)[1].dropped == {
+        "too_deep": 1
+    }
+    started, _ = asked_of([spider_request("http://b.test/")], None, context(), 0)
     assert started, "what start yields is taken as seeds are"
 
 

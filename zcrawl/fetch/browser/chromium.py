@@ -1,13 +1,13 @@
-"""One Chromium with playwright's driver in front of it: started, watched, and ended for certain.
+"""Start, watch and stop one Chromium with playwright's driver.
 
 Used by `engine`, which has at most one at a time. The processes are
 
     worker ── driver (node, of the playwright package) ── Chromium ── its renderers
 
-and none of them outlives the one before it: the driver and Chromium are started by small scripts
-that let the kernel kill them when their parent dies (PR_SET_PDEATHSIG), and renderers end with
-Chromium. What they keep on the disk is in one temporary folder, which is locked by its worker;
-folders that nobody locks belong to workers that were killed and are removed by the next start.
+and each ends with its parent: small scripts start the driver and Chromium so that the kernel kills
+them when their parent dies (PR_SET_PDEATHSIG), and renderers end with Chromium. Their files are in
+one temporary folder, which is locked by its worker. A folder without a lock belongs to a killed
+worker, and the next start removes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import playwright
 from playwright.async_api import Browser, Error, Playwright, async_playwright
 
 from zcrawl.errors import JobError
-from zcrawl.fetch.browser.sandbox import Standing, standing, without
+from zcrawl.fetch.browser.sandbox import BrowserAccount, choose_account, unset_command
 from zcrawl.fetch.browser_plan import start_failure
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.model.reasons.failure import BROWSER
@@ -45,9 +45,9 @@ _BETWEEN_TRIES_S: Final = 0.1
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 FLAGS: Final = (
-    # Chromium looks nothing up by itself: names are the gate's business. The address is the gate's.
+    # Chromium does not resolve names: the gate does. 127.0.0.1 is the address of the gate.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-    # All connections go through the gate, which carries TCP only: nothing else may leave.
+    # All connections go through the gate, which carries TCP only: other protocols are disabled.
     "--disable-quic",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -55,11 +55,12 @@ FLAGS: Final = (
     "--disable-crash-reporter",
     "--disable-gpu",
 )
-NOWHERE: Final = "socks5://127.0.0.1:9"  # what has no context, and so no gate, reaches nobody
+# The proxy outside of contexts: nothing listens there, so nothing can be reached.
+NOWHERE: Final = "socks5://127.0.0.1:9"
 
 
 def find_chromium() -> str:
-    """The system's Chromium; JobError if there is none."""
+    """Return the path of the system's Chromium; JobError if there is none."""
     for name in NAMES:
         path = shutil.which(name)
         if path is not None:
@@ -71,17 +72,18 @@ def find_chromium() -> str:
 
 
 class Chromium:
-    """`start`, then `browser` is there until `stop`; `on_gone` is called when it ends by itself."""
+    """One Chromium process. Between `start` and `stop`, `browser` can be used; `on_gone` is called
+    when it ends by itself."""
 
     def __init__(self, executable: str, on_gone: Callable[[], None]) -> None:
         self._executable = executable
         self._on_gone = on_gone
         self._folder: Path | None = None
-        self._standing = Standing(False)  # until it starts
+        self._account = BrowserAccount(False)  # until it starts
         self._lock = -1
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
-        self.memory_kills = 0  # renderers that were ended for their size
+        self.memory_kills = 0  # renderers that were killed because of their size
 
     @property
     def browser(self) -> Browser:
@@ -91,12 +93,12 @@ class Chromium:
 
     @property
     def unsandboxed(self) -> str:
-        """Why it runs without a sandbox; empty if it has one."""
-        return self._standing.why
+        """The reason why it runs without a sandbox; empty if it has one."""
+        return self._account.why
 
     @property
     def pid(self) -> int:
-        """Chromium's first process, the leader of its group; 0 before it has started."""
+        """The process id of Chromium, the leader of its group; 0 before it has started."""
         if self._folder is None:
             return 0
         try:
@@ -105,13 +107,13 @@ class Chromium:
             return 0
 
     async def start(self) -> None:
-        """FetchError `browser` if it does not start."""
+        """Start Chromium; FetchError `browser` if it does not start."""
         remove_leftovers()
         needed = [_driver(), shutil.which(self._executable) or "", str(_temporary())]
-        self._standing = await standing(needed)
+        self._account = await choose_account(needed)
         self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=_temporary()))
-        if self._standing.user is not None and self._standing.group is not None:
-            os.chown(self._folder, self._standing.user, self._standing.group)
+        if self._account.user is not None and self._account.group is not None:
+            os.chown(self._folder, self._account.user, self._account.group)
         self._lock = os.open(self._folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
@@ -121,7 +123,7 @@ class Chromium:
                     executable_path=self._script(self._folder, "chromium", self._executable),
                     args=[*FLAGS],
                     proxy={"server": NOWHERE},
-                    chromium_sandbox=self._standing.sandbox,
+                    chromium_sandbox=self._account.sandbox,
                     handle_sigint=False,
                     handle_sigterm=False,
                     handle_sighup=False,
@@ -133,46 +135,47 @@ class Chromium:
         self._browser.on("disconnected", lambda _: self._on_gone())
 
     async def _start_driver(self, folder: Path) -> Playwright:
-        theirs = os.environ.get(_NODE)
-        # Playwright takes it from the environment only, when it starts its driver.
-        os.environ[_NODE] = self._script(folder, "driver", theirs or _driver())
+        configured = os.environ.get(_NODE)
+        # Playwright reads it only from the environment, when it starts its driver.
+        os.environ[_NODE] = self._script(folder, "driver", configured or _driver())
         try:
             return await async_playwright().start()
         finally:
-            if theirs is None:
+            if configured is None:
                 del os.environ[_NODE]
             else:
-                os.environ[_NODE] = theirs
+                os.environ[_NODE] = configured
 
     def _script(self, folder: Path, name: str, program: str) -> str:
-        """A script that becomes the program, tied to its parent's life; notes its own pid, and
-        keeps its files together."""
-        tie = shutil.which("setpriv")  # of util-linux; without it the closed pipes have to do
-        prefix = f"{shlex.quote(tie)} --pdeathsig KILL " if tie else ""
-        if name == "driver":  # what it starts is of its own user; the kernel forgets the tie of
-            prefix = self._standing.prefix + prefix  # a process that becomes somebody else
+        """Write a script that starts the program so that it ends with its parent, saves its process
+        id, and has its temporary files in the folder. Return the path of the script."""
+        setpriv = shutil.which("setpriv")  # without it, processes end when their pipes close
+        prefix = f"{shlex.quote(setpriv)} --pdeathsig KILL " if setpriv else ""
+        if name == "driver":  # its children have the same user
+            # First the user, then --pdeathsig: the kernel resets it when the user changes.
+            prefix = self._account.prefix + prefix
         place = shlex.quote(str(folder))
         script = folder / name
         script.write_text(
             f"#!/bin/sh\necho $$ > {place}/{name}.pid\n"
             f"TMPDIR={place} HOME={place}\nexport TMPDIR HOME\n"
-            f'exec {without(os.environ)}{prefix}{shlex.quote(program)} "$@"\n'
+            f'exec {unset_command(os.environ)}{prefix}{shlex.quote(program)} "$@"\n'
         )
-        script.chmod(0o755 if self._standing.user is not None else 0o700)
+        script.chmod(0o755 if self._account.user is not None else 0o700)
         return str(script)
 
     async def stop(self) -> None:
-        """Whatever state it is in: afterwards there is no process and no file of it."""
+        """Stop it in any state; afterwards none of its processes and files are left."""
         pid = self.pid
         browser, driver = self._browser, self._playwright
         self._browser = self._playwright = None
-        with contextlib.suppress(Error, TimeoutError, OSError):  # it is killed below anyhow
+        with contextlib.suppress(Error, TimeoutError, OSError):  # it is killed below in any case
             async with asyncio.timeout(STOP_S):
                 if browser is not None:
                     await browser.close()
         if pid:
             _kill_group(pid)
-        with contextlib.suppress(Exception):  # a driver that is gone answers in many ways
+        with contextlib.suppress(Exception):  # a driver that has ended raises many kinds of errors
             async with asyncio.timeout(STOP_S):
                 if driver is not None:
                     await driver.stop()
@@ -187,7 +190,7 @@ class Chromium:
     # ------------------------------------------------------------ memory
 
     def end_large_renderers(self, most_bytes: int) -> int:
-        """Kill the renderers above the limit; how many. Their pages see a crash."""
+        """Kill the renderers above the limit, and return their number. Their pages crash."""
         count = 0
         for pid in list(descendants(self.pid)):
             try:
@@ -209,7 +212,8 @@ def _driver() -> str:
 
 
 def _temporary() -> Path:
-    """Where folders are made. Chromium puts a socket into its own, whose path has to be short."""
+    """Return the parent of temporary folders. Its path must be short, because Chromium creates a
+    socket in it."""
     usual = tempfile.gettempdir()
     return Path(usual if len(usual) <= _MOST_PATH else "/tmp")
 
@@ -221,24 +225,25 @@ def descendants(pid: int) -> Iterator[int]:
         try:
             pids = [int(child) for child in children.read_text().split()]
         except OSError:
-            continue  # ended meanwhile, or a system that does not tell
+            continue  # ended meanwhile, or the system has no such file
         for child in pids:
             yield child
             yield from descendants(child)
 
 
 def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # gone; its number is another's
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended; another process
+        # has its id
         os.killpg(pid, signal.SIGKILL)  # playwright makes Chromium the leader of a group
 
 
 def remove_leftovers() -> None:
-    """Folders of workers that were killed: nobody holds their locks."""
+    """Remove the folders of killed workers: their locks are free."""
     for folder in _temporary().glob(_FOLDER + "*"):
         try:
             lock = os.open(folder / "lock", os.O_RDWR)
         except OSError:
-            continue  # being made, being removed, or somebody else's
+            continue  # being created, being removed, or of another user
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -250,8 +255,8 @@ def remove_leftovers() -> None:
 
 
 def _remove(folder: Path) -> bool:
-    """Whether it is gone. A process that is just dying may write into it again; then it keeps a
-    lock file, by which the next start knows it for what it is."""
+    """Remove a folder; return whether it is gone. A dying process may write into it again; then it
+    keeps a lock file, so that the next start removes it."""
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
         return True

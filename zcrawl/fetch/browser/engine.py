@@ -1,13 +1,12 @@
 """The browser engine: pages rendered by the system's Chromium, through `fetch.ports.Engine`.
 
-Made by a worker when a job says `engine = "browser"`; nothing of it is loaded before, and Chromium
-itself is started by the first page and ended when there has been none for a while. One Chromium per
-worker; a context (cookies, storage, and the gate that guards its connections) per run, host and
-settings, used again within the bounds of `fetch.browser_contexts`. robots.txt and logins need no
-browser and go over the plain wire.
+Created by a worker when a job has `engine = "browser"`, and not loaded before. The first page
+starts Chromium, and it is stopped after some time without pages. There is one Chromium per worker,
+and one context (cookies, storage, and the gate that guards its connections) per run, host and
+settings. `fetch.browser_contexts` decides when a context is reused. robots.txt and logins do not
+need a browser and use the plain engine.
 
-Whatever happens to Chromium costs the pages that were open in it one attempt each; the next page
-starts it again.
+If Chromium ends, each open page loses one attempt, and the next page starts Chromium again.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from zcrawl.fetch import browser_plan as plan
 from zcrawl.fetch.browser.chromium import Chromium, find_chromium
 from zcrawl.fetch.browser.gate import BrowserGate
 from zcrawl.fetch.browser.tab import Tab
-from zcrawl.fetch.browser_contexts import Shelf, Slot
+from zcrawl.fetch.browser_contexts import ContextShelf, Slot
 from zcrawl.fetch.http2.backend import Resolve, resolve
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits, Response
@@ -37,24 +36,25 @@ from zcrawl.model.reasons.failure import BROWSER, BROWSER_MEMORY, ENGINE, TOTAL_
 from zcrawl.model.spec import Browser
 from zcrawl.runtime.loop import in_full
 
-LOOK_EVERY_S: Final = 0.5  # at the memory, and at what has rested long enough
-IDLE_S: Final = 30.0  # without a page: Chromium is ended
-CLOSE_S: Final = 3.0  # for one page; one that hangs longer takes Chromium with it
-REST_S: Final = 3.0  # after a start that failed
+LOOK_EVERY_S: Final = 0.5  # interval of the checks for memory and idle contexts
+IDLE_S: Final = 30.0  # Chromium is stopped after this time without pages
+CLOSE_S: Final = 3.0  # for one page; if it hangs longer, Chromium is stopped
+REST_S: Final = 3.0  # pause after a failed start
 MEGABYTE: Final = 1_000_000
 MOST_TABS: Final = max(4, min(32, 4 * (os.cpu_count() or 1)))  # at the same time
 
 
 @dataclasses.dataclass(slots=True)
-class _Place:
+class _OpenContext:
     context: BrowserContext
     gate: BrowserGate
 
 
 class BrowserEngine:
-    """`plain` is the engine for what needs no browser. `look_up` finds the addresses of a name.
-    `note` is told what the operator should know.
-    Raises JobError (`no_browser`) where there is no Chromium."""
+    """Fetches pages with Chromium.
+
+    `plain` is the engine for requests that need no browser. `look_up` returns the addresses of a
+    name. `note` logs an event for the operator. Raises JobError (`no_browser`) without Chromium."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class BrowserEngine:
         self._plain = plain
         self._clock, self._utc = clock, utc
         self._look_up = look_up
-        self._shelf = Shelf()
-        self._places: dict[int, _Place] = {}
+        self._shelf = ContextShelf()
+        self._contexts: dict[int, _OpenContext] = {}
         self.gates: set[int] = set()  # ports of the open ones
         self._chromium: Chromium | None = None
-        self._ended: list[tuple[Chromium, list[_Place]]] = []  # by themselves; to be tidied away
+        self._ended: list[tuple[Chromium, list[_OpenContext]]] = []  # to be cleaned up
         self._keeper: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._making = asyncio.Lock()
@@ -90,25 +90,25 @@ class BrowserEngine:
         return self._chromium
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
-        orders = limits.browser or Browser()
+        settings = limits.browser or Browser()
         if urlsplit(url).path == "/robots.txt":
             return await self._plain.get(url, headers, limits)
         limits.guard.check(url)
         async with self._tabs:
-            chromium = await self._started()
+            chromium = await self._running_chromium()
             self._visits += 1
             number = self._visits
-            self._open[number] = orders.memory_mb * MEGABYTE
+            self._open[number] = settings.memory_mb * MEGABYTE
             kills = chromium.memory_kills
             try:
                 async with asyncio.timeout(limits.total_s):
-                    return await self._visit(chromium, url, headers, limits, orders)
+                    return await self._visit(chromium, url, headers, limits, settings)
             except TimeoutError as error:
                 message = f"{url}: not rendered in {limits.total_s} s"
                 raise fetch_error(TOTAL_TIMEOUT, message) from error
             except FetchError as error:
                 if error.code == BROWSER and chromium.memory_kills > kills:
-                    message = f"{url}: more than {orders.memory_mb} MB"
+                    message = f"{url}: more than {settings.memory_mb} MB"
                     raise fetch_error(BROWSER_MEMORY, message) from error
                 raise
             except Error as error:
@@ -131,8 +131,8 @@ class BrowserEngine:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
         if self._chromium is not None:
-            self._gone(self._chromium)
-        await self._tidy()
+            self._drop_chromium(self._chromium)
+        await self._clean_up()
 
     # ------------------------------------------------------------ one visit
 
@@ -142,20 +142,21 @@ class BrowserEngine:
         url: str,
         headers: Mapping[str, str],
         limits: HopLimits,
-        orders: Browser,
+        settings: Browser,
     ) -> httpx.Response:
-        slot, place = await self._place(chromium, url, headers, limits, orders)
+        slot, open_context = await self._open_context(chromium, url, headers, limits, settings)
         page: Page | None = None
         broken = True
         try:
             cookie = next((v for k, v in headers.items() if k.lower() == "cookie"), "")
             if cookie:
-                await place.context.add_cookies(plan.cookies_of(cookie, url))  # type: ignore[arg-type]
-            page = await place.context.new_page()
-            tab = Tab(page, url, headers, limits, orders, self._failures_in(place.gate))
-            response = await tab.visit(place.context)
+                cookies = plan.cookies_of(cookie, url)
+                await open_context.context.add_cookies(cookies)  # type: ignore[arg-type]
+            page = await open_context.context.new_page()
+            tab = Tab(page, url, headers, limits, settings, self._failures_in(open_context.gate))
+            response = await tab.visit(open_context.context)
             if limits.cookies:
-                for browser_cookie in await place.context.cookies(url):
+                for browser_cookie in await open_context.context.cookies(url):
                     header = plan.set_cookie(browser_cookie, self._utc())
                     response.headers = httpx.Headers(
                         [*response.headers.multi_items(), ("set-cookie", header)]
@@ -171,14 +172,14 @@ class BrowserEngine:
             self._shelf.give_back(slot, self._clock(), broken=broken)
 
     async def _close(self, chromium: Chromium, page: Page) -> bool:
-        """Whether the page could not be closed, and so had to take Chromium with it."""
+        """Close a page; return whether that failed. If it hangs, Chromium is stopped."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await page.close()
         except Error:
-            return True  # it is gone already, and its context is of no use
+            return True  # it has ended already, and its context is unusable
         except TimeoutError:
-            self._gone(chromium)
+            self._drop_chromium(chromium)
             return True
         return False
 
@@ -192,35 +193,36 @@ class BrowserEngine:
 
     # ------------------------------------------------------------ contexts
 
-    async def _place(
+    async def _open_context(
         self,
         chromium: Chromium,
         url: str,
         headers: Mapping[str, str],
         limits: HopLimits,
-        orders: Browser,
-    ) -> tuple[Slot, _Place]:
+        settings: Browser,
+    ) -> tuple[Slot, _OpenContext]:
         agent = plan.user_agent(headers)
-        whose = (limits.run, origin_of(url), limits.guard.policy, limits.proxy, limits.verify_tls)
-        key = (*whose, agent, orders.viewport)
-        async with self._making:  # the second page of a key waits for what the first one makes
+        scope = (limits.run, origin_of(url), limits.guard.policy, limits.proxy, limits.verify_tls)
+        key = (*scope, agent, settings.viewport)
+        async with self._making:  # the second page of a key waits for the context that the first
+            # one creates
             slot = self._shelf.take(key, self._clock())
             if slot is not None:
-                place = self._places[slot.number]
+                open_context = self._contexts[slot.number]
                 if slot.running == 1 and not limits.cookies:
-                    await self._forget_cookies(slot, place)
-                return slot, place
-            place = await self._make(chromium, agent, limits, orders)
+                    await self._forget_cookies(slot, open_context)
+                return slot, open_context
+            open_context = await self._make(chromium, agent, limits, settings)
             if self._chromium is not chromium:
-                await place.gate.aclose()
+                await open_context.gate.aclose()
                 raise fetch_error(BROWSER, f"{url}: Chromium has ended")
             slot = self._shelf.add(key, self._clock())
-            self._places[slot.number] = place
-            return slot, place
+            self._contexts[slot.number] = open_context
+            return slot, open_context
 
     async def _make(
-        self, chromium: Chromium, agent: str, limits: HopLimits, orders: Browser
-    ) -> _Place:
+        self, chromium: Chromium, agent: str, limits: HopLimits, settings: Browser
+    ) -> _OpenContext:
         gate = BrowserGate(
             limits.guard,
             limits.connect_s,
@@ -232,38 +234,38 @@ class BrowserEngine:
         try:
             context = await chromium.browser.new_context(
                 user_agent=agent or None,
-                viewport={"width": orders.viewport[0], "height": orders.viewport[1]},
+                viewport={"width": settings.viewport[0], "height": settings.viewport[1]},
                 ignore_https_errors=not limits.verify_tls,
                 accept_downloads=False,
-                service_workers="block",  # they would answer for pages, and outlive them
+                service_workers="block",  # they would answer requests of pages, and outlive them
                 proxy={"server": gate.server},
             )
             await context.route("**/*", _refuse)
         except BaseException:
             await gate.aclose()
             raise
-        return _Place(context, gate)
+        return _OpenContext(context, gate)
 
-    async def _forget_cookies(self, slot: Slot, place: _Place) -> None:
-        """A crawl without sessions has none from page to page."""
+    async def _forget_cookies(self, slot: Slot, open_context: _OpenContext) -> None:
+        """Clear the cookies, because the job does not keep them between pages."""
         try:
-            await place.context.clear_cookies()
+            await open_context.context.clear_cookies()
         except BaseException:
             self._shelf.give_back(slot, self._clock(), broken=True)
             raise
 
     async def _drop(self, slots: list[Slot]) -> None:
         for slot in slots:
-            place = self._places.pop(slot.number, None)
-            if place is not None:
+            open_context = self._contexts.pop(slot.number, None)
+            if open_context is not None:
                 with contextlib.suppress(Error, TimeoutError):  # gone with Chromium
                     async with asyncio.timeout(CLOSE_S):
-                        await place.context.close()
-                await place.gate.aclose()
+                        await open_context.context.close()
+                await open_context.gate.aclose()
 
     # ------------------------------------------------------------ Chromium
 
-    async def _started(self) -> Chromium:
+    async def _running_chromium(self) -> Chromium:
         async with self._starting:
             if self._closed:
                 raise fetch_error(ENGINE, "the engine is closed")
@@ -271,8 +273,8 @@ class BrowserEngine:
                 return self._chromium
             if self._failed_at is not None and self._clock() - self._failed_at[0] < REST_S:
                 raise self._failed_at[1]
-            await self._tidy()
-            chromium = Chromium(self._executable, lambda: self._gone(chromium))
+            await self._clean_up()
+            chromium = Chromium(self._executable, lambda: self._drop_chromium(chromium))
             try:
                 await chromium.start()
             except FetchError as error:
@@ -286,44 +288,45 @@ class BrowserEngine:
                 self._keeper = asyncio.get_running_loop().create_task(keep, name="browser")
             return chromium
 
-    def _gone(self, chromium: Chromium) -> None:
-        """It has ended, or has to: the next page starts another."""
+    def _drop_chromium(self, chromium: Chromium) -> None:
+        """Drop a Chromium that has ended or must end; the next page starts another."""
         if self._chromium is not chromium:
             return
         self._chromium = None
-        self._ended.append((chromium, list(self._places.values())))
-        self._places.clear()
+        self._ended.append((chromium, list(self._contexts.values())))
+        self._contexts.clear()
         self._shelf.clear()
 
-    async def _tidy(self) -> None:
-        """After this nothing is left of those that have ended."""
+    async def _clean_up(self) -> None:
+        """Clean up after each Chromium that has ended."""
         while self._ended:
-            chromium, places = self._ended.pop()
+            chromium, open_contexts = self._ended.pop()
             await chromium.stop()
-            for place in places:
-                await place.gate.aclose()
+            for open_context in open_contexts:
+                await open_context.gate.aclose()
 
     async def _keep(self) -> None:
-        """While there is a Chromium: watch its memory, close what rests, end it when unused."""
+        """Watch the memory of Chromium, close idle contexts, and stop it when it is unused."""
         while self._chromium is not None or self._ended:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
-                await self._look_after()
-            except Exception as error:  # Chromium has just ended, say: looked at again
+                await self._check_once()
+            except Exception as error:  # for example, Chromium has just ended: the next check
+                # handles it
                 self._note("browser_keeper_failed", in_full(error))
 
-    async def _look_after(self) -> None:
+    async def _check_once(self) -> None:
         now = self._clock()
         await self._drop(self._shelf.expired(now))
         chromium = self._chromium
         if chromium is not None and self._open:
             chromium.end_large_renderers(max(self._open.values()))
         elif chromium is not None and now - self._used_at >= IDLE_S:
-            self._gone(chromium)
-        await self._tidy()
+            self._drop_chromium(chromium)
+        await self._clean_up()
 
 
 async def _refuse(route: Route) -> None:
-    """Of pages that pages open: nobody asked for them."""
+    """Refuse the requests of popups."""
     with contextlib.suppress(Error):  # it is closed already
         await route.abort("blockedbyclient")

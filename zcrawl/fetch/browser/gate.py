@@ -1,14 +1,14 @@
-"""The one way out of the browser: a SOCKS5 server on loopback that connects to checked addresses.
+"""The browser's only way to the network: a SOCKS5 server on loopback that checks addresses.
 
-Each browser context has a gate of its own (`engine`), and Chromium is told to send all its
-connections through it: documents, scripts, frames, workers, WebSockets. The gate gets a name and a
-port, looks the name up, asks the guard and connects to exactly the address that was checked, so no
-second look-up can lead elsewhere, whatever page or redirect the request came from.
+Each browser context has its own gate (`engine`), and Chromium makes all its connections through
+it: documents, scripts, frames, workers, WebSockets. The gate gets a name and a port, looks the name
+up, checks the addresses with the guard and connects to exactly the checked address. No second
+look-up can give another address, whatever page or redirect the request came from.
 
-Why a gate and not the interception of requests, or rules for Chromium's own resolver: interception
-sees URLs, not addresses, and neither WebSockets nor shared workers; rules for names know no
-addresses that DNS gives later. Why SOCKS5 and not an HTTP proxy: plain HTTP is a tunnel too, so
-nothing that pages send has to be parsed here.
+Two alternatives were rejected. Interception of requests sees URLs, not addresses, and neither
+WebSockets nor shared workers. Rules for Chromium's own resolver do not know the addresses that DNS
+returns later. SOCKS5 was chosen over an HTTP proxy because plain HTTP is a tunnel there too, so the
+gate does not have to parse requests of pages.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class BrowserGate:
-    """`async with BrowserGate(...)`; `server` is what the browser is told. `failures` has the last
-    failure of each name and port: Chromium itself tells only that the proxy failed."""
+    """A SOCKS5 server for one browser context, at the URL `server`. `failures` has the last failure
+    of each name and port, because Chromium reports only that the proxy failed."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class BrowserGate:
     ) -> None:
         self._guard = guard
         self._connect_s = connect_s
-        self._gates = gates  # ports of all gates of this process: no page may use one itself
+        self._gates = gates  # ports of all gates of this process: pages may not connect to them
         self._upstream = None if upstream is None else urlsplit(upstream)
         self._look_up = look_up
         self._server: asyncio.Server | None = None
@@ -91,7 +91,7 @@ class BrowserGate:
             if target is not None:
                 await self._pass_on(*target, reader, writer)
         except (OSError, EOFError, TimeoutError):
-            pass  # the browser or the server hung up: the other one sees it
+            pass  # the browser or the server closed the connection: the other side is closed too
         except asyncio.CancelledError:
             pass  # the gate closes; asyncio's own server would log it as an error
         finally:
@@ -127,7 +127,7 @@ class BrowserGate:
             far_writer.close()
 
     async def _connect(self, name: str, port: int) -> Streams:
-        """A connection to an address that the guard has seen; FetchError if there is none."""
+        """Connect to an address that the guard allows; FetchError if there is none."""
         shown = f"[{name}]" if ":" in name else name
         self._guard.check(f"http://{shown}:{port}/")
         try:
@@ -176,7 +176,7 @@ class BrowserGate:
 async def _handshake(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> tuple[str, int] | None:
-    """The name and port that are asked for; None for a request that is none."""
+    """Return the requested name and port; None if the request is not valid."""
     version, methods = await reader.readexactly(2)
     await reader.readexactly(methods)
     if version != 5:

@@ -1,8 +1,8 @@
-"""One page in the browser: asked for, rendered, acted on, and read. Called by `engine`.
+"""Visit one page in the browser: load, render, click and scroll, read. Called by `engine`.
 
-The document's redirects are not followed but told: the pipeline follows them, with robots.txt, pace
-and scope, as those of every engine. So is a page that sends itself elsewhere by script or by a meta
-refresh. Bodies that are no pages come as they are.
+Redirects of the document are returned, not followed: the pipeline follows them and applies
+robots.txt, pace and scope, as for every engine. The same holds for a page that navigates to another
+URL by script or meta refresh. Bodies that are not HTML are returned unchanged.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from zcrawl.frontier.url import canonicalize, origin_of
 from zcrawl.model.reasons.failure import BROWSER, CONNECT, ENGINE, RESET, TOO_LARGE
 from zcrawl.model.spec import Browser
 
-IDLE_S: Final = 5.0  # longest wait for a network that never rests
-CLICK_S: Final = 3.0  # longest wait for something that can be seen to be clickable
+IDLE_S: Final = 5.0  # longest wait until the network is idle
+CLICK_S: Final = 3.0  # longest wait until a visible element can be clicked
 SCROLL_PAUSE_S: Final = 0.1
-GROW_S: Final = 2.0  # longest wait at a page's end for more of it
+GROW_S: Final = 2.0  # longest wait at the end of a page for more content
 MOST_SHOT_PIXELS: Final = 16_000  # height; Chromium draws no larger picture
 _PIECE: Final = 262_144
 _STATE: Final[dict[str, Literal["domcontentloaded", "load"]]] = {
@@ -51,7 +51,7 @@ FailureOf = Callable[[str], FetchError | None]
 
 
 class Tab:
-    """One visit. `failure_of` knows why connections for a URL failed."""
+    """One visit of a page. `failure_of` returns why a connection for a URL failed."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Tab:
         url: str,
         headers: Mapping[str, str],
         limits: HopLimits,
-        orders: Browser,
+        settings: Browser,
         failure_of: FailureOf,
     ) -> None:
         self._page = page
@@ -67,33 +67,33 @@ class Tab:
         self._origin = origin_of(url)
         self._headers = plan.own_headers(headers)
         self._limits = limits
-        self._orders = orders
+        self._settings = settings
         self._failure_of = failure_of
-        self._budget = plan.RequestBudget(orders)
+        self._budget = plan.RequestBudget(settings)
         self._frame = ""  # the main frame's id in the protocol
-        self._documents = 0  # asked for by the main frame
+        self._documents = 0  # requested by the main frame
         self._clicked = False
         self._status = 0
         self._answer_headers: list[tuple[str, str]] = []
-        # What ends the visit early: an answer that is not rendered, or the page's end.
-        self._over: asyncio.Future[httpx.Response] = asyncio.get_running_loop().create_future()
+        # The early end of the visit: an answer that is not rendered, or a crash.
+        self._early_end: asyncio.Future[httpx.Response] = asyncio.get_running_loop().create_future()
 
     async def visit(self, context: BrowserContext) -> httpx.Response:
-        """The answer; FetchError for whatever the page, the server or the browser does."""
+        """Return the answer; FetchError for every failure of page, server or browser."""
         steps = asyncio.ensure_future(self._steps(context))
         try:
-            await asyncio.wait({steps, self._over}, return_when=asyncio.FIRST_COMPLETED)
-            if self._over.done():
-                return self._over.result()
+            await asyncio.wait({steps, self._early_end}, return_when=asyncio.FIRST_COMPLETED)
+            if self._early_end.done():
+                return self._early_end.result()
             return steps.result()
         except Error as error:
             raise self._translate(error) from error
         finally:
             steps.cancel()
             with contextlib.suppress(asyncio.CancelledError, Error, FetchError):
-                await steps  # what it still has to say is of no use to anybody
-            if not self._over.cancel():
-                self._over.exception()  # seen, or of no use any more
+                await steps  # the visit is over, so its result is not needed
+            if not self._early_end.cancel():
+                self._early_end.exception()  # marks the exception as retrieved
 
     def _translate(self, error: Error) -> FetchError:
         code = plan.code_of(error.message)
@@ -107,43 +107,43 @@ class Tab:
     # ------------------------------------------------------------ the steps
 
     async def _steps(self, context: BrowserContext) -> httpx.Response:
-        page, orders = self._page, self._orders
+        page, settings = self._page, self._settings
         page.on("crash", lambda _: self._fail(BROWSER, "the page crashed"))
         page.on("popup", _close)
         await page.route("**/*", self._on_request)
         session = await context.new_cdp_session(page)
         tree = await session.send("Page.getFrameTree")
         self._frame = tree["frameTree"]["frame"]["id"]
-        session.on("Fetch.requestPaused", self._later(session, self._on_paused))
+        session.on("Fetch.requestPaused", self._handler(session, self._on_paused))
         patterns = [{"resourceType": "Document", "requestStage": "Response"}]
         if self._headers:
             patterns.append({"urlPattern": f"{self._origin}/*", "requestStage": "Request"})
         await session.send("Fetch.enable", {"patterns": patterns})
         try:
-            await page.goto(self._url, wait_until=_STATE[orders.wait], timeout=0)
+            await page.goto(self._url, wait_until=_STATE[settings.wait], timeout=0)
         except Error:
-            if self._over.done():
-                return self._over.result()
+            if self._early_end.done():
+                return self._early_end.result()
             raise
-        await self._rest()
-        if orders.wait_for:
-            await page.wait_for_selector(orders.wait_for, state="attached", timeout=0)
-        for selector in orders.click:
+        await self._wait_until_idle()
+        if settings.wait_for:
+            await page.wait_for_selector(settings.wait_for, state="attached", timeout=0)
+        for selector in settings.click:
             await self._click(selector)
-        if orders.scroll:
-            await self._scroll(orders.scroll)
-        if orders.wait_s:
-            await page.wait_for_timeout(orders.wait_s * 1000)
+        if settings.scroll:
+            await self._scroll(settings.scroll)
+        if settings.wait_s:
+            await page.wait_for_timeout(settings.wait_s * 1000)
         return await self._read()
 
-    async def _rest(self) -> None:
-        """Until the network is idle, if the job wants that; some pages never are."""
-        if self._orders.wait == "idle":
-            with contextlib.suppress(Error):  # it is read as it is then
+    async def _wait_until_idle(self) -> None:
+        """Wait until the network is idle, if the job wants that; some pages never are."""
+        if self._settings.wait == "idle":
+            with contextlib.suppress(Error):  # timeout: the page is read as it is
                 await self._page.wait_for_load_state("networkidle", timeout=IDLE_S * 1000)
 
     async def _click(self, selector: str) -> None:
-        """What is not there or cannot be clicked is passed over: a banner is not on every page."""
+        """Click an element. A missing one is ignored, because not every page has a banner."""
         place = self._page.locator(selector).first
         if not await place.is_visible():
             return
@@ -151,7 +151,7 @@ class Tab:
         with contextlib.suppress(Error):
             await place.click(timeout=CLICK_S * 1000)
         await self._page.wait_for_load_state("load", timeout=0)
-        await self._rest()
+        await self._wait_until_idle()
 
     async def _scroll(self, screens: int) -> None:
         for _ in range(screens):
@@ -159,25 +159,25 @@ class Tab:
             if bottom < height:
                 await self._page.wait_for_timeout(SCROLL_PAUSE_S * 1000)
                 continue
-            try:  # at the end: what loads more does so now
+            try:  # at the end: some pages load more content now
                 await self._page.wait_for_function(_GROWN, arg=height, timeout=GROW_S * 1000)
             except Error:
                 break
-        await self._rest()
+        await self._wait_until_idle()
 
     async def _read(self) -> httpx.Response:
-        page, orders = self._page, self._orders
+        page, settings = self._page, self._settings
         files: dict[str, bytes] = {}
-        if orders.screenshot:
-            files["screenshot"] = await self._shot(orders.screenshot == "page")
-        if orders.pdf:
+        if settings.screenshot:
+            files["screenshot"] = await self._shot(settings.screenshot == "page")
+        if settings.pdf:
             files["pdf"] = await page.pdf(print_background=True)
         body = (await page.content()).encode("utf-8", "replace")
         if len(body) > self._limits.max_bytes:
             raise fetch_error(TOO_LARGE, f"{len(body)} bytes, {self._limits.max_bytes} allowed")
         headers = plan.rendered_headers(self._answer_headers)
         extensions: dict[str, Any] = {"rendered": True}
-        with contextlib.suppress(BadUrl):  # an address that is no page's, such as about:blank
+        with contextlib.suppress(BadUrl):  # not a crawlable URL, such as about:blank
             extensions["final_url"] = canonicalize(page.url)
         if files:
             extensions["files"] = files
@@ -187,7 +187,7 @@ class Tab:
         if not whole:
             return await self._page.screenshot(animations="disabled")
         width, height = await self._page.evaluate(_SIZE)
-        most = max(width, self._orders.viewport[0])
+        most = max(width, self._settings.viewport[0])
         area = {"x": 0, "y": 0, "width": most, "height": min(height, MOST_SHOT_PIXELS)}
         return await self._page.screenshot(full_page=True, clip=area, animations="disabled")  # type: ignore[arg-type]
 
@@ -202,13 +202,13 @@ class Tab:
             extensions=extensions,
         )
 
-    # ------------------------------------------------------------ what the page asks for
+    # ------------------------------------------------------------ requests of the page
 
     async def _on_request(self, route: Route, request: Request) -> None:
-        with contextlib.suppress(Error):  # the page is closed already: there is nothing to decide
+        with contextlib.suppress(Error):  # the page is closed already
             if await self._allowed(request):
                 await route.continue_()
-            else:  # for other words than "aborted" Chromium shows a page of its own
+            else:  # for other reasons than "aborted" Chromium shows an error page
                 await route.abort("aborted" if self._is_main(request) else "blockedbyclient")
 
     async def _allowed(self, request: Request) -> bool:
@@ -232,9 +232,9 @@ class Tab:
         return request.frame == self._page.main_frame
 
     async def _add_headers(self, session: CDPSession, event: dict[str, Any]) -> None:
-        """The job's headers go to the page's own origin: they may be credentials. By the protocol,
-        which gives them to this hop alone: playwright sends the headers of a continued request on
-        to wherever it is redirected."""
+        """Add the job's headers to requests to the page's own origin only: they may be credentials.
+
+        Uses the protocol, because playwright would also send them to the targets of redirects."""
         request, paused_request = {"requestId": event["requestId"]}, event["request"]
         if not paused_request["url"].startswith(self._origin + "/"):
             await session.send("Fetch.continueRequest", request)
@@ -245,9 +245,9 @@ class Tab:
         pairs = [{"name": k, "value": v} for k, v in {**kept, **self._headers}.items()]
         await session.send("Fetch.continueRequest", {**request, "headers": pairs})
 
-    # ------------------------------------------------------------ what comes back
+    # ------------------------------------------------------------ answers
 
-    def _later(
+    def _handler(
         self,
         session: CDPSession,
         handle: Callable[[CDPSession, dict[str, Any]], Coroutine[Any, Any, None]],
@@ -256,10 +256,10 @@ class Tab:
             try:
                 await handle(session, event)
             except FetchError as error:
-                if not self._over.done():
-                    self._over.set_exception(error)
+                if not self._early_end.done():
+                    self._early_end.set_exception(error)
             except Error:
-                pass  # the page is closed, or Chromium gave this request up: `goto` tells
+                pass  # the page is closed, or Chromium gave this request up: `goto` reports it
 
         return handler
 
@@ -270,7 +270,7 @@ class Tab:
             await self._add_headers(session, event)
 
     async def _on_answer(self, session: CDPSession, event: dict[str, Any]) -> None:
-        """A document has its head: decide before the browser acts on it."""
+        """Decide about the answer to a document, before the browser uses it."""
         request = {"requestId": event["requestId"]}
         if event["frameId"] != self._frame or "responseErrorReason" in event:
             await session.send("Fetch.continueResponse", request)
@@ -297,7 +297,7 @@ class Tab:
         await session.send("Fetch.failRequest", {**request, "errorReason": "Aborted"})
 
     async def _body(self, session: CDPSession, request: dict[str, str]) -> bytes:
-        """The whole of it, in pieces, so that an endless one is cut off."""
+        """Read the whole body in pieces, so that an endless body is refused."""
         handle = (await session.send("Fetch.takeResponseBodyAsStream", request))["stream"]
         body = bytearray()
         while True:
@@ -310,15 +310,15 @@ class Tab:
                 return bytes(body)
 
     def _end(self, response: httpx.Response) -> None:
-        if not self._over.done():
-            self._over.set_result(response)
+        if not self._early_end.done():
+            self._early_end.set_result(response)
 
     def _fail(self, code: str, why: str) -> None:
-        if not self._over.done():
-            self._over.set_exception(fetch_error(code, f"{self._url}: {why}"))
+        if not self._early_end.done():
+            self._early_end.set_exception(fetch_error(code, f"{self._url}: {why}"))
 
 
 async def _close(popup: Page) -> None:
-    """Nobody asked for it, and its context refuses all that it asks for."""
+    """Close a popup; its context refuses all its requests."""
     with contextlib.suppress(Error):  # it closed by itself
         await popup.close()

@@ -1,8 +1,8 @@
-"""The one place where aiohttp's errors get our names.
+"""Translate the errors of aiohttp into our codes.
 
-Used by `wire`. Whether a failure on the way through a proxy is the proxy's or the page's
-is decided here too: what happens before the connection stands is the proxy's, unless the proxy
-says that it could not reach the server.
+Used by `wire`. Also decides whether the proxy or the server has failed: a failure before the
+connection is established is the proxy's, unless the proxy reports that it could not reach the
+server.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _UNREACHED_STATUSES = frozenset(
 
 def translate(url: str, error: Exception, proxy: str | None = None) -> FetchError:
     text = f"{url}: {error}" if str(error) else f"{url}: {type(error).__name__}"
-    if proxy is not None and _is_the_proxys(url, error):
+    if proxy is not None and _is_proxy_failure(url, error):
         shown = proxy.rpartition("@")[2]  # never its password
         return fetch_error(PROXY, f"proxy {shown}: {text}"[:MAX_MESSAGE])
     return fetch_error(_code(error), text[:MAX_MESSAGE])
 
 
-def _is_the_proxys(url: str, error: Exception) -> bool:
+def _is_proxy_failure(url: str, error: Exception) -> bool:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return error.status not in _UNREACHED_STATUSES
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         return False
     if established.get():
-        # A proxy that forwards plain http says so when a server hangs up; one that hangs up
-        # itself has a problem of its own.
+        # For plain http, a proxy answers with an error if the server closes the connection. If the
+        # proxy itself closes the connection, the proxy has failed.
         hung_up = isinstance(error, aiohttp.ClientConnectionError | ConnectionError)
         return url.startswith("http:") and hung_up and not isinstance(error, TimeoutError)
     network = (aiohttp.ClientConnectionError, aiohttp.ClientResponseError, OSError, TimeoutError)
@@ -59,7 +59,7 @@ def _is_the_proxys(url: str, error: Exception) -> bool:
 
 
 def _code(error: Exception) -> str:
-    """Narrow types come first."""
+    """Return our code for an error. Narrow types come first."""
     match error:
         case aiohttp.ClientConnectorDNSError():
             return DNS

@@ -1,8 +1,8 @@
-"""Which addresses aiohttp may connect to: the guard behind aiohttp's public resolver hook.
+"""Return only allowed addresses to aiohttp, through its public resolver hook.
 
-`wire` sets what holds for the request at hand (`guard`, `pinned`), and aiohttp asks
-`GuardedResolver` before each connection to a name. It does not ask about a host that is spelt out
-as an address: `wire` checks those with `allowed`. `self_test` proves that aiohttp asks.
+`wire` sets the context of the current request (`guard`, `pinned`), and aiohttp calls
+`GuardedResolver` before each connection to a name. It does not call it for a literal address:
+`wire` checks those with `allowed`. `self_test` proves that aiohttp calls the resolver.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from aiohttp.resolver import DefaultResolver
 from zcrawl.fetch.guard import STRICT, Guard, as_address
 from zcrawl.frontier.domains import only_at
 
-REMEMBERED_S: Final = 60.0  # how long a look-up is used
+REMEMBERED_S: Final = 60.0  # how long the result of a look-up is used
 _MAX_NAMES: Final = 10_000
 
-# What the request at hand may be connected to.
+# The guard of the current request.
 guard: contextvars.ContextVar[Guard] = contextvars.ContextVar("zcrawl_guard", default=STRICT)
-# The only address that the request at hand may be connected to; empty: none is known yet.
+# The only address that the current request may use; empty: not known yet.
 pinned: contextvars.ContextVar[str | None] = contextvars.ContextVar("zcrawl_pinned", default=None)
 
 
 def allowed(host: str, port: int, addresses: Iterable[str]) -> list[str]:
-    """Return those addresses of `host:port` that the request at hand may be connected to.
+    """Return the addresses of `host:port` that the current request may use.
 
     Raises BlockedAddress when the guard refuses all of them, AddressMoved when the pinned one is
     not among them.
@@ -40,10 +40,10 @@ def allowed(host: str, port: int, addresses: Iterable[str]) -> list[str]:
 
 
 class GuardedResolver(AbstractResolver):
-    """Look names up with `inner`, and give out only what the request at hand may be connected to.
+    """Looks names up with `inner`, and returns only addresses that the current request may use.
 
-    The look-ups are remembered here and not by aiohttp, which would give the addresses that one run
-    may reach to the next run. `inner` stays its maker's to close; default: the system's look-ups.
+    Results are cached here and not by aiohttp, which would give the addresses of one run to the
+    next run. The caller closes `inner`; default: the resolver of the system.
     """
 
     def __init__(self, inner: AbstractResolver | None = None) -> None:
@@ -67,8 +67,8 @@ class GuardedResolver(AbstractResolver):
         return results[first:] + results[:first]
 
     async def check_all(self, host: str, port: int) -> None:
-        """Raise BlockedAddress if any address of the name is closed: whoever is asked to connect
-        by the name may take that one."""
+        """Raise BlockedAddress if any address of the name is refused, because a proxy that connects
+        by name may use any of them."""
         policy = guard.get()
         for result in await self._look_up(host, port, socket.AF_UNSPEC):
             policy.pick(host, port, [result["host"]])
@@ -89,7 +89,7 @@ class GuardedResolver(AbstractResolver):
         if remembered is not None and remembered[0] > self._loop.time():
             return remembered[1]
         look_up = self._under_way.get(key)
-        if look_up is None:  # one look-up for all who wait for the same name
+        if look_up is None:  # concurrent requests for a name share one look-up
             look_up = asyncio.ensure_future(self._inner.resolve(host, port, family))
             self._under_way[key] = look_up
             look_up.add_done_callback(lambda done: self._remember(key, done))
@@ -97,7 +97,7 @@ class GuardedResolver(AbstractResolver):
 
     def _remember(self, key: tuple[str, int], look_up: asyncio.Future[list[ResolveResult]]) -> None:
         del self._under_way[key]
-        # A failure goes to those who wait, and is not remembered.
+        # A failure is not cached.
         if not look_up.cancelled() and look_up.exception() is None and look_up.result():
             if len(self._remembered) >= _MAX_NAMES:
                 self._remembered.clear()

@@ -1,9 +1,9 @@
-"""The proof that aiohttp still calls the address guard, before the first request that needs it.
+"""Prove that aiohttp still calls the address guard, before the first request that needs it.
 
 Called by `wire` once for each engine. Both hooks belong to aiohttp (the resolver, and `send` of the
-request class): a version that no longer calls one of them would remove a guard in silence. So a
-server socket on loopback plays the forbidden address, and a session under the strict guard is asked
-to reach it. The engine refuses all requests if that session does not refuse.
+request class): a version that no longer calls one of them would silently remove a check. So a
+server socket on loopback is the forbidden address, and a session with the strict guard tries to
+reach it. If that session does not refuse, the engine refuses all requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATIENCE_S: Final = 5.0  # for a request that should be refused at once
 async def prove_guard(new_session: Callable[[GuardedResolver], aiohttp.ClientSession]) -> None:
     """Raise FetchError `engine` unless sessions made by `new_session` are guarded.
 
-    Run it in a task of its own: it sets what holds for the request at hand.
+    Run it in its own task, because it sets the context of the current request.
     """
     guard.set(STRICT)
     pinned.set(None)
@@ -47,7 +47,8 @@ async def prove_guard(new_session: Callable[[GuardedResolver], aiohttp.ClientSes
         port = server.getsockname()[1]
         if not await _refuses(session, f"http://{NAME}:{port}/") or _was_connected(server):
             raise _unproven("it connects to a name without asking the resolver")
-        # No resolver is asked about an address, so this connects, and the peer is refused.
+        # aiohttp does not call the resolver for an address, so this connects, and then the check of
+        # the peer must refuse.
         if not await _refuses(session, f"http://{FORBIDDEN}:{port}/") or not _was_connected(server):
             raise _unproven("it sends a request without a check of the peer's address")
     finally:
@@ -62,7 +63,7 @@ async def _refuses(session: aiohttp.ClientSession, url: str) -> bool:
             return False
     except BlockedAddress:
         return True
-    except (aiohttp.ClientError, OSError):  # it got as far as the network, or nowhere
+    except (aiohttp.ClientError, OSError):  # not refused by the guard
         return False
 
 
@@ -83,7 +84,7 @@ def _unproven(why: str) -> FetchError:
 
 
 class _Forbidden(AbstractResolver):
-    """Every name is at the forbidden address."""
+    """A resolver that returns the forbidden address for every name."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET

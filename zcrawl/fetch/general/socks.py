@@ -1,9 +1,8 @@
-"""A connection through a SOCKS5 proxy, for `connections`; or through the CONNECT of an HTTP
-proxy, for `browser.gate`.
+"""Connect through a SOCKS5 proxy (`connections`) or the CONNECT of an HTTP proxy (`browser.gate`).
 
-python-socks does the handshake; it is loaded by the first job that needs it. The proxy is told the
-address that the guard has checked, not the name, so a proxy that asks another DNS cannot be led
-elsewhere.
+python-socks does the handshake; it is loaded by the first job that needs it. The proxy gets the
+address that the guard has checked, not the name, so that it does not look the name up again with
+another result.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ _UNREACHED: Final = frozenset({3, 4, 5, 6})  # network, host, refused, TTL: not 
 async def connect_through(
     proxy: SplitResult, proxy_address: str, address: str, port: int
 ) -> socket.socket:
-    """A socket that the proxy has connected to `address`; FetchError proxy or connect."""
+    """Return a socket that is connected to `address` through the proxy; FetchError proxy or
+    connect."""
     from python_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError, ProxyType
     from python_socks.async_.asyncio import Proxy
 
@@ -35,7 +35,7 @@ async def connect_through(
     )
     where = f"{proxy.hostname}:{proxy.port}"
     try:
-        # The time that a connection may take is watched by aiohttp.
+        # aiohttp enforces the timeout of the connection.
         return await through.connect(address, port, timeout=3600.0)
     except ProxyError as error:
         code = CONNECT if error.error_code in _UNREACHED else PROXY

@@ -1,9 +1,9 @@
-"""The wire of requests that are not plain GETs, on aiohttp (`fetch.ports.Engine`).
+"""Send requests that are not plain GETs, with aiohttp (`fetch.ports.Engine`).
 
-One request at a time: the body is read whole within its limits, the answer is a `LeanResponse`, and
-failures are `FetchError` only. Used by `fetch.wire.engine` for bodies, proxies and archives.
+The whole body is read within its limits, the answer is a `LeanResponse`, and all failures are
+`FetchError`. Used by `fetch.wire.engine` for bodies, proxies and archives.
 
-Why not httpx's own transport: it costs ten times the CPU (docs/dependencies.md).
+httpx was rejected because it needs ten times the CPU (docs/dependencies.md).
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real c
 
 
 class AiohttpWire:
-    """See the module's text. One instance per event loop; opened on first use or `async with`.
+    """An engine on aiohttp. One instance per event loop; opened on first use or by `async with`.
 
-    What may be connected to is decided by `limits.guard`: the origin before each request, the
-    addresses after each look-up, the peer before anything is sent to it. `resolver` does the
-    look-ups; a `FetchError` that it raises reaches the caller as it is. The first request waits for
-    the proof that aiohttp calls the guard (`self_test`); without it no request is sent.
+    `limits.guard` checks the origin before each request, the addresses after each look-up, and the
+    peer before anything is sent. `resolver` looks names up; a `FetchError` from it is passed on
+    unchanged. The first request waits for the proof that aiohttp calls the guard (`self_test`);
+    without the proof, no request is sent.
     """
 
     def __init__(self, *, resolver: AbstractResolver | None = None) -> None:
@@ -85,14 +85,14 @@ class AiohttpWire:
             await self._resolver.close()
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
-        return await self._ask("GET", url, headers, None, limits)
+        return await self._fetch("GET", url, headers, None, limits)
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
     ) -> Response:
-        return await self._ask(method, url, headers, body or None, limits)
+        return await self._fetch(method, url, headers, body or None, limits)
 
-    async def _ask(
+    async def _fetch(
         self,
         method: str,
         url: str,
@@ -109,8 +109,8 @@ class AiohttpWire:
                     raise fetch_error(PROXY, f"{url}: the proxy wants other credentials")
                 return await _read_whole(url, response, limits)
             finally:
-                # After a whole body this gives nothing back that is not back already; after a
-                # broken or oversized one it closes the connection.
+                # After a whole body, the connection is in the pool already; after a broken or
+                # oversized body, this closes it.
                 response.close()
         except FetchError:
             raise
@@ -151,23 +151,23 @@ class AiohttpWire:
         body: bytes | None,
         limits: HopLimits,
     ) -> aiohttp.ClientResponse:
-        """The answer up to its headers."""
+        """Send the request, and return the answer up to its headers."""
         session = self._session or self._open()
         limits.guard.check(url)
         await self._prove_guard()
         guard.set(limits.guard)
         pinned.set(limits.address)
         max_bytes.set(limits.max_bytes)
-        target = URL(url, encoded=True)  # canonical already: sent byte for byte
+        target = URL(url, encoded=True)  # the URL is canonical, and is sent unchanged
         options: dict[str, Any] = {}
         if limits.proxy is not None:
-            options, headers = await self._through(limits.proxy, target, limits, headers)
+            options, headers = await self._proxy_options(limits.proxy, target, limits, headers)
         else:
             socks.set(None)
             _check_literal(target)
         if url.startswith("https:"):
             options["ssl"] = context_for(limits.tls, limits.verify_tls)
-        ask = functools.partial(
+        send_request = functools.partial(
             session.request,
             method,
             target,
@@ -182,20 +182,20 @@ class AiohttpWire:
             fresh.set(False)
             established.set(True)
             try:
-                return await ask()
+                return await send_request()
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                # The server closed a pooled connection while our request was on its way: it was
-                # not answered (`message` would be half an answer), so it is sent again, once.
+                # The server closed a pooled connection before it got our request. There was no
+                # answer (`message` would be part of one), so the request is sent again, once.
                 answered = not isinstance(getattr(error, "message", ""), str)
                 if fresh.get() or answered or not repeatable:
                     raise
                 repeatable = False
 
-    async def _through(
+    async def _proxy_options(
         self, proxy: str, target: URL, limits: HopLimits, headers: Headers
     ) -> tuple[dict[str, Any], Headers]:
-        """How aiohttp is told of a proxy. One that gets a name looks it up by itself, so all that
-        the name means here is checked before it leaves."""
+        """Return the options and headers for a proxy. An HTTP proxy looks the name up itself, so
+        all addresses of the name are checked before."""
         if proxy.startswith("socks5:"):
             socks.set(proxy)
             _check_literal(target)
@@ -217,7 +217,7 @@ class AiohttpWire:
         if url.user:
             plain = f"{url.user}:{url.password or ''}".encode()
             auth = ("Proxy-Authorization", f"Basic {base64.b64encode(plain).decode()}")
-            if target.scheme == "https":  # goes with CONNECT, which the server never sees
+            if target.scheme == "https":  # sent with CONNECT, which the server does not see
                 options["proxy_headers"] = dict([auth])
             else:
                 pairs = headers if isinstance(headers, list) else list(headers.items())
@@ -240,7 +240,7 @@ def _new_session(resolver: GuardedResolver) -> aiohttp.ClientSession:
         connector=Connector(resolver, limit=0, keepalive_timeout=KEEPALIVE_S),
         request_class=GuardedRequest,
         cookie_jar=aiohttp.DummyCookieJar(),
-        # Its own decompression has no limit on the whole body, and before 3.13.3 none on a
+        # aiohttp's own decompression has no limit for the whole body, and before 3.13.3 none for a
         # single piece.
         auto_decompress=False,
         read_bufsize=READ_BUFFER_BYTES,
@@ -249,15 +249,15 @@ def _new_session(resolver: GuardedResolver) -> aiohttp.ClientSession:
         headers={"Accept-Encoding": ACCEPT_ENCODING},
         skip_auto_headers=("User-Agent",),
     )
-    # aiohttp repeats a GET also when the server hung up on a new connection. That is a second
-    # request which nobody paced; `AiohttpWire` repeats on pooled connections only.
+    # aiohttp also repeats a GET when the server closes a new connection. That would be a second
+    # request that ignores the pace; `AiohttpWire` repeats on pooled connections only.
     session._retry_connection = False
     return session
 
 
 def _check_literal(target: URL) -> None:
-    """Raise BlockedAddress or AddressMoved for a host that is spelt out as an address: aiohttp asks
-    no resolver about it."""
+    """Raise BlockedAddress or AddressMoved for a refused literal address, because aiohttp does not
+    call the resolver for it."""
     host = target.raw_host or ""
     if as_address(host) is not None:
         allowed(host, target.port or 0, [host])
@@ -278,19 +278,19 @@ async def _read_whole(
     body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     extensions = _extensions(response)
     if limits.archives and isinstance(response, aiohttp.ClientResponse):
-        # Names are of a type of its own, which no codec knows.
+        # Names have a type of aiohttp that our codecs cannot encode.
         sent = [(str(name), value) for name, value in response.request_info.headers.items()]
-        extensions.update(sent_headers=sent, wire_body=reader.as_it_came)
+        extensions.update(sent_headers=sent, wire_body=reader.raw_body)
     return LeanResponse(url, response.status, _headers(response, reader), body, **extensions)
 
 
 def _content_encoding(response: aiohttp.ClientResponse) -> str:
-    """All lines of that name, which mean the same as one line with commas (RFC 9110, 5.3)."""
+    """Join all lines of that name with commas, which means the same (RFC 9110, 5.3)."""
     return ",".join(response.headers.getall("Content-Encoding", ()))
 
 
 def _headers(response: aiohttp.ClientResponse, reader: BodyReader) -> list[tuple[bytes, bytes]]:
-    """The answer's headers without those that the decoding has made untrue."""
+    """Return the headers without those that do not fit the decoded body."""
     raw = response.raw_headers
     if not reader.decodes:
         return list(raw)

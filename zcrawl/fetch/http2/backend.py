@@ -1,23 +1,20 @@
-"""How the httpx engine connects, and what it looks at in the frames of HTTP/2.
+"""Guarded connections of the httpx engine, and checks of the received bytes.
 
-Used by `engine`. httpcore hands a name to its network backend and lets the operating system
-look it up while it connects, which leaves no moment for a check. This backend does the look-up
-itself and passes addresses on; TLS still gets the name, because httpcore names it separately.
+Used by `engine`. httpcore passes a name to its network backend, and the operating system looks
+it up while it connects, so the address cannot be checked in between. This backend looks names up
+itself and connects to addresses; TLS still gets the name, because httpcore passes it separately.
 
-It also looks at what comes, for the request at hand (its `StreamAllowance`):
+It also checks the received bytes of the current request (its `StreamAllowance`):
 
-- It is counted: h11 forgets chunk extensions and interim answers, so a server can send them without
-  end.
-- A status line that is none is refused at once. h11 waits for the end of the headers first, and for
-  a server that hangs up before it has the same error as for one that said nothing.
-- On HTTP/2 many requests share a connection. What breaks it fails all of them at once, with the
-  same words, instead of the one that happened to read.
+- All bytes are counted, because h11 drops chunk extensions and interim answers without a limit.
+- An invalid status line is refused at once. h11 would wait for the end of the headers, and reports
+  the same error for a server that closes before and for one that sent nothing.
+- On HTTP/2 many requests share a connection. An error of the connection fails all of them at once,
+  with the same text, and not only the request that happened to read.
 
-Follows the frames that an HTTP/2 server sends, to see at once what cannot be frames.
-
-h2 looks at a frame when it is
-whole: a server that sends something else (HTTP/1.1, an error page of a proxy) announces frames of
-megabytes by it, and all pages of the connection would wait for the rest until they time out. Pure.
+`FrameWatch` checks the heads of HTTP/2 frames at once, because h2 reads only whole frames. Other
+data (HTTP/1.1, the error page of a proxy) looks like the head of a frame of megabytes, and all
+pages of the connection would wait for the rest until they time out.
 """
 
 from __future__ import annotations
@@ -41,14 +38,14 @@ from zcrawl.fetch.wire.connection import lenient_parser
 from zcrawl.frontier.domains import only_at
 from zcrawl.model.reasons.failure import HTTP2, PROTOCOL, TOO_LARGE
 
-# Our side never allows longer frames, so every server has to keep to what the standard begins with.
+# We never announce a larger size, so the initial limit of the standard holds for every server.
 MAX_FRAME_BYTES: Final = 16_384
 _HEAD_BYTES: Final = 9  # of each frame: 3 of its length, then type, flags and stream
 _SETTINGS: Final = 4
 
 
 class FrameWatch:
-    """One connection, in the direction from the server."""
+    """Checks the frames that a server sends on one connection."""
 
     def __init__(self) -> None:
         self._head = b""  # of a frame whose first bytes have come
@@ -56,7 +53,7 @@ class FrameWatch:
         self._began = False
 
     def feed(self, data: bytes) -> str:
-        """Look at what came next; return what is wrong with it, or nothing."""
+        """Check the next bytes; return what is wrong with them, or an empty text."""
         at = 0
         while at < len(data):
             if self._payload_left:
@@ -85,13 +82,13 @@ NO_POOL_LIMIT: Final = httpx.Limits(
 
 
 class StreamAllowance:
-    """How many bytes the answer to one request may have yet: first its head, then its body. Also
-    which connection it uses."""
+    """The bytes that the answer to one request may still have: first its head, then its body. Also
+    the connection that it uses."""
 
     def __init__(self, max_bytes: int) -> None:
         self.connection: CountedStream | None = None
-        self.is_answer = False  # what came, by its first line (HTTP/1.1)
-        self.began = False  # the body: the headers are whole
+        self.is_answer = False  # the first line is a valid status line (HTTP/1.1)
+        self.began = False  # the body has begun: the headers are complete
         self._max_bytes = max_bytes
         self._left = MAX_HEAD_BYTES
         self._failure = head_too_large()
@@ -110,25 +107,25 @@ class StreamAllowance:
             raise self._failure
         if not self.is_answer:
             self._status_line = self._status_line or StatusLine()
-            self.is_answer = self._status_line.whole_with(data)
+            self.is_answer = self._status_line.completes(data)
 
 
 class StatusLine:
-    """Judges the first line of an answer as the engine `http` does, by the same parser."""
+    """Checks the first line of an answer with the parser of the engine `http`."""
 
     def __init__(self) -> None:
         self._parser = lenient_parser(self)
         self._seen = False
 
-    def whole_with(self, data: bytes) -> bool:
-        """Whether these bytes complete the line; FetchError if it is none."""
+    def completes(self, data: bytes) -> bool:
+        """Return whether these bytes complete the line; FetchError if it is not a status line."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             return True
         except httptools.HttpParserError as error:
-            if not self._seen:  # else it is of what comes later, and h11's to judge
-                raise fetch_error(PROTOCOL, f"no HTTP: {error}") from error
+            if not self._seen:  # a later error is reported by h11
+                raise fetch_error(PROTOCOL, f"not a valid HTTP answer: {error}") from error
         return self._seen
 
     def on_status(self, _: bytes) -> None:
@@ -147,10 +144,10 @@ allowance: contextvars.ContextVar[StreamAllowance | None] = contextvars.ContextV
 
 
 class CountedStream(httpcore.AsyncNetworkStream):
-    """A connection whose reads use up the allowance of the request that they serve.
+    """A connection that counts received bytes against the allowance of the current request.
 
-    Not those of HTTP/2: there one request reads what belongs to others, and nothing but bodies and
-    headers, which its library bounds, can be sent."""
+    Not on HTTP/2: there a request also reads bytes of others, and the library already limits
+    headers and bodies."""
 
     def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
         self.users = 0  # requests that were sent on it
@@ -162,7 +159,7 @@ class CountedStream(httpcore.AsyncNetworkStream):
 
     @property
     def shared(self) -> bool:
-        """Whether it may have ended for what another request did, or before this one came."""
+        """Whether another request may be the reason for the end of the connection."""
         return self.users > 1
 
     @property
@@ -192,7 +189,7 @@ class CountedStream(httpcore.AsyncNetworkStream):
         await self._inner.write(buffer, timeout)
 
     async def fail(self, reason: str) -> FetchError:
-        """End the connection; all who use it get the error that is returned."""
+        """Close the connection, and return the error that all its requests get."""
         if self.fault is None:
             self.fault = fetch_error(HTTP2, reason)
             with contextlib.suppress(OSError):  # it is closed all the same
@@ -222,14 +219,14 @@ class CountedStream(httpcore.AsyncNetworkStream):
 
 
 async def resolve(name: str, port: int) -> list[str]:
-    """The addresses of a name, as the system has them, each once."""
+    """Return the addresses of a name from the system, without duplicates."""
     loop = asyncio.get_running_loop()
     infos = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """`address` is the only one to connect to, if it is given; empty: none is known yet."""
+    """Connects to allowed addresses only. `address`: the only one to use; empty: not known yet."""
 
     def __init__(self, guard: Guard, look_up: Resolve, address: str | None = None) -> None:
         self._guard = guard
@@ -273,7 +270,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 def guarded_transport(
     guard: Guard, look_up: Resolve = resolve, address: str | None = None, **options: Any
 ) -> httpx.AsyncHTTPTransport:
-    """httpx's own transport on a guarded backend; httpx has no argument for one."""
+    """Return a transport of httpx with a guarded backend; httpx has no argument for a backend."""
     transport = httpx.AsyncHTTPTransport(trust_env=False, limits=NO_POOL_LIMIT, **options)
     transport._pool._network_backend = GuardedBackend(guard, look_up, address)
     return transport
@@ -282,18 +279,19 @@ def guarded_transport(
 async def cancel_stream(
     transport: httpx.AsyncHTTPTransport, connection: CountedStream, stream: int
 ) -> None:
-    """Reset an HTTP/2 stream that nobody will read on, and give back the room its data took.
+    """Reset an HTTP/2 stream that is not read any more, and release its flow-control window.
 
-    httpcore forgets such a stream. The server would go on sending, nothing of it would ever be
-    acknowledged, and after 16 MB all pages of the connection would wait for ever. Neither httpx nor
-    httpcore has a call for this, so it reaches for httpcore's own objects."""
+    httpcore drops such a stream without telling the server. The server would continue to send, the
+    data would never be acknowledged, and after 16 MB all pages of the connection would wait for
+    ever. Neither httpx nor httpcore has a call for this, so it uses internal objects of
+    httpcore."""
     pool_connections = transport._pool.connections
     for http2 in (getattr(entry, "_connection", None) for entry in pool_connections):
         if getattr(http2, "_network_stream", None) is connection:
             break
     else:
         return
-    from h2.connection import ConnectionState  # of jobs with HTTP/2, whose transport has loaded it
+    from h2.connection import ConnectionState  # only loaded for jobs with HTTP/2
     from h2.errors import ErrorCodes
     from h2.events import DataReceived
 
@@ -309,11 +307,11 @@ async def cancel_stream(
     if unfinished:
         state.reset_stream(stream, ErrorCodes.CANCEL)
     with contextlib.suppress(httpcore.NetworkError, httpcore.TimeoutException, FetchError):
-        # A connection that takes nothing any more has failed, and httpcore has noted it.
-        await http2._write_outgoing_data(_Unhurried)
+        # The connection has failed if it cannot be written to, and httpcore knows it.
+        await http2._write_outgoing_data(_WriteRequest)
 
 
-class _Unhurried:
-    """The part of a request that httpcore looks at when it writes."""
+class _WriteRequest:
+    """The part of a request that httpcore reads when it writes."""
 
     extensions: Final = {"timeout": {"write": 5.0}}

@@ -1,11 +1,12 @@
-"""An engine on a plain `httpx.AsyncClient`: httpx's own wire, for those who need what only it has
-(HTTP/2, its proxies, its transports). The same limits and the same errors as the default engine.
+"""The engine `httpx`: a plain `httpx.AsyncClient`, for jobs that need HTTP/2 or its proxies.
+
+It has the same limits and errors as the default engine.
 
 Called by the worker's pipeline through `fetch.ports.Engine` when a job says `engine = "httpx"`.
 It costs ten times the CPU of `general.wire`.
 
-A connection serves several requests, on HTTP/2 at the same time. When it fails, nobody knows which
-of them is to blame, so each is asked for once more on a connection of its own (`_Failed`).
+A connection serves several requests, on HTTP/2 at the same time. When it fails, the cause may be
+any of them, so each request is sent once more on its own connection (`_Failed`).
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ from zcrawl.model.reasons.failure import (
 from zcrawl.text.patterns import lazy_pattern
 
 MOST_CLIENTS: Final = 32  # idle ones above that are closed
-MOST_TURNS: Final = 5  # that a request waits for on connections which end before it was sent
+MOST_TURNS: Final = 5  # connections that may end before a request is sent, until it fails
 _ALL_HEADERS: Final = "all_headers"
 _BREAKS_A_HEADER: Final = lazy_pattern(r"[\r\n\0]")
 
 
 class _Client:
-    """A client, what it connects with, and how many requests are using it."""
+    """A client with its transport and the number of its running requests."""
 
     def __init__(self, client: httpx.AsyncClient, transport: httpx.AsyncHTTPTransport) -> None:
         self.client = client
@@ -62,7 +63,7 @@ class _Client:
 
 
 class _Failed(msgspec.Struct):
-    """An attempt that gave no answer."""
+    """An attempt without an answer."""
 
     error: Exception
     left: StreamAllowance
@@ -75,7 +76,7 @@ class _Failed(msgspec.Struct):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the connection failed and not the page, which may be asked for once more."""
+        """Whether the connection failed and not the page, so that the request may be repeated."""
         if self.method not in ("GET", "HEAD"):
             return False
         connection = self.left.connection
@@ -85,20 +86,20 @@ class _Failed(msgspec.Struct):
             return ended_connection(self.error)
         if self.left.began:
             return False
-        # What is no answer may be the rest of the one before, on HTTP/1.1.
+        # On HTTP/1.1, garbage may be the rest of the previous answer.
         no_http = isinstance(self.error, FetchError) and not self.left.is_answer
         garbled = no_http or isinstance(self.error, httpx.RemoteProtocolError)
         return garbled or ended_connection(self.error)
 
     @property
     def wants_http1(self) -> bool:
-        """Whether the server did nothing but ask for HTTP/1.1."""
+        """Whether the server requires HTTP/1.1."""
         return wants_http1(self.error)
 
     def raise_named(self, url: str, limits: HopLimits) -> NoReturn:
         failure = self._named(url)
         if limits.proxy is not None:
-            failure = _blamed(self.error, failure)
+            failure = _failure_through_proxy(self.error, failure)
         if failure is self.error:
             raise failure
         raise failure from self.error
@@ -142,14 +143,14 @@ class HttpxEngine:
             await entry.client.aclose()
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
-        return await self._ask("GET", url, headers, None, limits)
+        return await self._fetch("GET", url, headers, None, limits)
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
     ) -> httpx.Response:
-        return await self._ask(method, url, headers, body or None, limits)
+        return await self._fetch(method, url, headers, body or None, limits)
 
-    async def _ask(
+    async def _fetch(
         self,
         method: str,
         url: str,
@@ -176,8 +177,8 @@ class HttpxEngine:
     async def _exchange(
         self, request: httpx.Request, url: str, limits: HopLimits
     ) -> httpx.Response:
-        """One answer. A connection that failed under several requests blames none of them: each
-        is asked for again, once, on a connection of its own, and what fails there is its own."""
+        """Return one answer. If a shared connection fails, repeat the request once on its own
+        connection; a failure there is a failure of this page."""
         if limits.proxy is not None:
             await self._check_all(request.url, limits)
         shared = await self._client(limits)
@@ -203,7 +204,7 @@ class HttpxEngine:
         return second
 
     async def _check_all(self, url: httpx.URL, limits: HopLimits) -> None:
-        """A proxy looks names up by itself: all that the name means here is checked before."""
+        """Check all addresses of a name, because a proxy looks it up itself and may use any."""
         port = url.port or (443 if url.scheme == "https" else 80)
         try:
             addresses = await self._look_up(url.host, port)
@@ -271,7 +272,8 @@ async def _attempt(
             return await _read_whole(request, response, limits)
         finally:
             await response.aclose()
-    except Exception as error:  # gets its name by who knows whether this was the last attempt
+    except Exception as error:  # the caller, which knows whether this was the last attempt, names
+        # it
         connection = left.connection
         if connection is not None and connection.is_http2 and ended_connection(error):
             await connection.fail(http2_failure(error) or str(error))
@@ -279,16 +281,16 @@ async def _attempt(
 
 
 async def _hide_location(response: httpx.Response) -> None:
-    """httpx reads where a redirect leads, also if it is not to follow, and fails for a URL that it
-    does not like, such as http://0177.0.0.1/. That is judged elsewhere, for all engines alike."""
+    """Hide Location from httpx. It parses the target of a redirect even if it does not follow, and
+    fails for URLs such as http://0177.0.0.1/; `policy` checks it for all engines."""
     if "location" in response.headers:
         response.extensions[_ALL_HEADERS] = response.headers
         response.headers = response.headers.copy()
         del response.headers["location"]
 
 
-def _blamed(error: Exception, failure: FetchError) -> FetchError:
-    """Whose failure it is, on the way through a proxy: only the proxy is connected to."""
+def _failure_through_proxy(error: Exception, failure: FetchError) -> FetchError:
+    """Return a failure through a proxy with the right code: of the proxy or of the server."""
     if isinstance(error, httpx.ProxyError):  # its answer to CONNECT begins with the status
         unreached = str(error)[:3] in ("502", "503", "504")
         return fetch_error(CONNECT if unreached else PROXY, str(failure))
@@ -314,7 +316,7 @@ async def _read_whole(
     extensions: dict[str, Any] = {"wire_headers": tuple(raw)}
     if limits.archives:
         sent = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in request.headers.raw]
-        extensions |= {"sent_headers": sent, "wire_body": reader.as_it_came}
+        extensions |= {"sent_headers": sent, "wire_body": reader.raw_body}
     return httpx.Response(
         response.status_code,
         headers=kept if reader.decodes else raw,
@@ -327,12 +329,12 @@ async def _read_whole(
 def _request(
     method: str, url: str, headers: Mapping[str, str], body: bytes | None, limits: HopLimits
 ) -> httpx.Request:
-    """The request as it is sent; ValueError and httpx's own errors for what cannot be."""
+    """Return the request; ValueError and errors of httpx if it cannot be sent."""
     limits.guard.check(url)
     for name, value in headers.items():
         if _BREAKS_A_HEADER.search(name + value):
             raise ValueError("a header has a line break in it")
-        # h2 refuses it, and its error would be taken for the server's.
+        # h2 refuses it, and its error would look like an error of the server.
         if limits.http2 and name.lower() == "te" and value.strip().lower() != "trailers":
             raise ValueError("TE can only be 'trailers' on HTTP/2")
     encodings = ARCHIVABLE_ENCODING if limits.archives else ACCEPT_ENCODING
@@ -357,7 +359,7 @@ def _request(
 
 
 def _target(url: str) -> bytes:
-    """What stands in the request line: everything behind the authority."""
+    """Return the target of the request line: everything after the host."""
     start = url.find("/", url.find("://") + 3)
     query = url.find("?")
     if start == -1 or -1 < query < start:

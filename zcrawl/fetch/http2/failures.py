@@ -1,8 +1,8 @@
-"""The one place where the errors of httpx, and of h2 below it, get our names.
+"""Translate the errors of httpx and h2 into our codes.
 
-Used by `engine`. httpx has one error for a garbled answer and for a server that hangs up, and
-on HTTP/2 it calls the server's mistakes our own (LocalProtocolError). Which of them it is decides
-whether the page is tried again, and whether the pages that shared its connection are to blame.
+Used by `engine`. httpx has one error for a garbled answer and for a closed connection, and
+on HTTP/2 it reports mistakes of the server as ours (LocalProtocolError). The difference decides
+whether a page is retried, and whether the connection or the page has failed.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _ERROR_CODES: Final = (
 
 
 def translate(url: str, error: Exception, began: bool = False) -> FetchError:
-    """The failure with our name. `began`: the answer's headers had come. Narrow types first."""
+    """Return the failure with our code. `began`: the headers were received."""
     text = f"{url}: {error}" if str(error) else f"{url}: {type(error).__name__}"
     broken = http2_failure(error)
     if broken:
         return fetch_error(HTTP2, f"{url}: {broken}"[:MAX_MESSAGE])
-    match error:
-        case FetchError() if error.code == HTTP2:  # of the connection, which knows no URL
+    match error:  # narrow types come first
+        case FetchError() if error.code == HTTP2:  # raised by the connection, without the URL
             code = HTTP2
         case FetchError():
             return error
@@ -68,7 +68,7 @@ def translate(url: str, error: Exception, began: bool = False) -> FetchError:
             code = BAD_URL
         case httpx.RemoteProtocolError() | httpx.NetworkError() | OSError():
             code = TRUNCATED if began else RESET
-        case ExceptionGroup():  # anyio wraps what its connection attempts raise
+        case ExceptionGroup():  # anyio wraps the errors of its connection attempts
             return translate(url, error.exceptions[0], began)
         case _:
             code = ENGINE
@@ -76,16 +76,16 @@ def translate(url: str, error: Exception, began: bool = False) -> FetchError:
 
 
 def hung_up(error: Exception) -> bool:
-    """Whether the server ended the connection without a word of why."""
+    """Return whether the server closed the connection without a reason."""
     if isinstance(error, httpx.RemoteProtocolError):
-        # h11 and httpcore have one error for this and for nonsense, which they quote: only how
-        # the text begins is theirs.
+        # h11 and httpcore have one error class for this and for garbage, and quote the garbage:
+        # only the beginning of the text is certain.
         return str(error).startswith(("Server disconnected", "peer closed connection"))
     return isinstance(error, httpx.ReadError | httpx.WriteError)
 
 
 def http2_failure(error: Exception) -> str:
-    """How HTTP/2 failed, in words; empty if it is not that which failed."""
+    """Describe how HTTP/2 failed; empty if it is another failure."""
     reset, goaway = _code_of(error, "StreamReset"), _code_of(error, "ConnectionTerminated")
     if reset is not None:
         return f"the server reset the HTTP/2 stream ({error_name(reset)})"
@@ -98,12 +98,12 @@ def http2_failure(error: Exception) -> str:
 
 
 def reset_code(error: Exception) -> int | None:
-    """The error code with which the server ended the page's own stream."""
+    """Return the error code with which the server reset the stream of this page."""
     return _code_of(error, "StreamReset")
 
 
 def ended_connection(error: Exception) -> bool:
-    """Whether the whole connection failed, with all pages that shared it."""
+    """Return whether the whole connection failed, for all its pages."""
     if isinstance(error, FetchError):
         return error.code == HTTP2
     return hung_up(error) or (bool(http2_failure(error)) and reset_code(error) is None)
@@ -119,7 +119,8 @@ def error_name(code: int) -> str:
 
 
 def _code_of(error: BaseException, event_name: str) -> int | None:
-    """The code in the event of h2 that httpcore made an error of. By its name: h2 is an extra."""
+    """Return the code of the h2 event inside an error of httpcore. The type is compared by name,
+    because h2 is an optional package."""
     for cause in _causes(error):
         event = cause.args[0] if cause.args else None
         if type(event).__name__ == event_name and type(event).__module__ == "h2.events":

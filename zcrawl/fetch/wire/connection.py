@@ -1,21 +1,21 @@
 """One connection to a server, and one answer at a time on it.
 
-Made by `connector`, used by `pool`. httptools (llhttp, the parser of Node.js) reads the
-answer; here is decided when it is whole, when it has failed and with which name, and whether the
-connection can serve another request.
+Made by `connector`, used by `pool`. httptools (llhttp, the parser of Node.js) parses the answer.
+This module decides when it is complete, when and how it has failed, and whether the connection can
+be used again.
 
-    IDLE ──ask──▶ ASKED ──whole answer──▶ IDLE, or closed if the server wants that or said too much
-                    │
-                    └──failure, or closed by the server──▶ closed
+    IDLE ──send──▶ WAITING ──whole answer──▶ IDLE, or closed if the server wants that or sent more
+                     │
+                     └──failure, or closed by the server──▶ closed
 
-Where the web is not as the standard wants it:
-- More body than was announced loses only the excess, as in browsers. A 204 or 304 has announced
-  nothing.
-- What comes on an idle connection was asked for by nobody: it ends the connection, and is never
-  taken for the answer to the next request.
-- A body without a length ends with the connection; a reset is no such end.
-- Chunk sizes, their extensions and trailers count towards the limit of the body: a server can send
-  them without end too. Headers, interim answers and empty lines before them have a limit together.
+Rules for servers that break the standard:
+- If a body is longer than announced, only the excess is dropped, as in browsers. A 204 or 304
+  announces an empty body.
+- Data on an idle connection, without a request, closes the connection, and is never used as the
+  answer to the next request.
+- A body without a length ends when the server closes the connection; a reset is a failure.
+- Chunk sizes, their extensions and trailers count for the limit of the body, because a server can
+  send them endlessly. Headers, interim answers and empty lines before them share one limit.
 """
 
 from __future__ import annotations
@@ -39,45 +39,46 @@ from zcrawl.model.reasons.failure import (
     TRUNCATED,
 )
 
-SLEPT_S: Final = 1.0  # a timer that is later than that: this process stood still, not the server
+SLEPT_S: Final = 1.0  # if a timer is later than this, our process was stopped, and the server is
+# not slow
 
 
-class Unanswered(ConnectionError):
-    """The connection ended before a single byte of the answer: it may have been stale."""
+class StaleConnection(ConnectionError):
+    """The connection ended before the first byte of the answer: it may have been stale."""
 
 
 class WireResponse(msgspec.Struct, frozen=True):
     status: int
     headers: list[tuple[bytes, bytes]]  # as sent
     body: bytes  # decoded
-    decoded: bool  # the body differs from what was sent, so some headers no longer fit
+    decoded: bool  # the body was decoded, so some headers do not fit it
 
 
 class _Reading(msgspec.Struct):
-    """An answer on its way, and who waits for it."""
+    """An answer that is being received."""
 
     waiting: asyncio.Future[WireResponse]
     limits: HopLimits
     deadline: float
-    heard_at: float
+    received_at: float
     status: int = 0
     headers: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
     head_bytes: int = 0  # in segments that did not end the headers
-    body: BodyReader | None = None  # there from the last header on
+    body: BodyReader | None = None  # set when the headers are complete
     later_bytes: int = 0  # in segments after the one that ended the headers
     pieces: list[bytes] = msgspec.field(default_factory=list)
     failure: FetchError | None = None
     whole: bool = False
-    too_much: bool = False  # came: the next answer could not be told from it
-    keeps_alive: bool = False  # the server will take another request
+    too_much: bool = False  # more data than the answer: it could be mistaken for the next answer
+    keeps_alive: bool = False  # the server accepts another request
     ends_with_connection: bool = False
 
     def wakeup(self) -> float:
-        return min(self.deadline, self.heard_at + self.limits.read_s)
+        return min(self.deadline, self.received_at + self.limits.read_s)
 
 
 def lenient_parser(callbacks: object) -> httptools.HttpResponseParser:
-    """A parser that allows servers what aiohttp's parser allows them."""
+    """Return a parser that is as tolerant as aiohttp's parser."""
     parser = httptools.HttpResponseParser(callbacks)
     parser.set_dangerous_leniencies(
         lenient_headers=True,
@@ -88,7 +89,7 @@ def lenient_parser(callbacks: object) -> httptools.HttpResponseParser:
 
 
 class HttpConnection(asyncio.Protocol):
-    """`ask`, await the answer, look at `usable`."""
+    """One connection. Call `send`, await the answer, then check `usable`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.usable = True  # for one more request
@@ -96,16 +97,16 @@ class HttpConnection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser = lenient_parser(self)
-        self._reading: _Reading | None = None  # an idle line has none, and holds no page
+        self._reading: _Reading | None = None  # None when idle, so that no page stays in memory
         self._timer: asyncio.TimerHandle | None = None
 
-    def ask(self, head: bytes, limits: HopLimits, deadline: float) -> asyncio.Future[WireResponse]:
-        """Send a request. Whoever stops waiting for the answer closes the line."""
+    def send(self, head: bytes, limits: HopLimits, deadline: float) -> asyncio.Future[WireResponse]:
+        """Send a request; return the future answer. To stop waiting, close the connection."""
         assert self._transport is not None and self._reading is None
         waiting: asyncio.Future[WireResponse] = self._loop.create_future()
         reading = _Reading(waiting, limits, deadline, self._loop.time())
         self._reading = reading
-        self._timer = self._loop.call_at(reading.wakeup(), self._look_at_the_clock)
+        self._timer = self._loop.call_at(reading.wakeup(), self._check_timeouts)
         self._transport.write(head)
         return waiting
 
@@ -120,23 +121,24 @@ class HttpConnection(asyncio.Protocol):
     # ------------------------------------------------------------ called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such type
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports do not inherit
+        # from it
 
     def data_received(self, data: bytes) -> None:
         reading = self._reading
         if reading is None:
             self.close()
             return
-        reading.heard_at = self._loop.time()
+        reading.received_at = self._loop.time()
         if reading.body is not None:
             reading.later_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            reading.whole = reading.too_much = True  # 101: nobody asked for another protocol
+            reading.whole = reading.too_much = True  # 101: we never request another protocol
         except httptools.HttpParserError as error:
             if not reading.whole:
-                self._fail(reading, fetch_error(PROTOCOL, f"no HTTP: {error}"))
+                self._fail(reading, fetch_error(PROTOCOL, f"not a valid HTTP answer: {error}"))
                 return
             reading.too_much = True
         if reading.failure is not None:
@@ -147,7 +149,8 @@ class HttpConnection(asyncio.Protocol):
             reading.head_bytes += len(data)
             if reading.head_bytes > MAX_HEAD_BYTES:
                 self._fail(reading, head_too_large())
-        elif reading.later_bytes > reading.limits.max_bytes:  # of a body, or of what is around it
+        elif reading.later_bytes > reading.limits.max_bytes:  # of a body, its chunk sizes and
+            # trailers
             self._fail(reading, reading.body.too_large("sent"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -165,7 +168,7 @@ class HttpConnection(asyncio.Protocol):
             text = "the connection ended within the headers"
             self._fail(reading, fetch_error(RESET, text))
         else:
-            self._fail(reading, Unanswered(str(exc or "the server closed the connection")))
+            self._fail(reading, StaleConnection(str(exc or "the server closed the connection")))
 
     # ------------------------------------------------------------ called by the parser
 
@@ -176,7 +179,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         reading = self._reading
-        if reading is not None and reading.body is None:  # else of a trailer
+        if reading is not None and reading.body is None:  # otherwise part of a trailer
             reading.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -185,7 +188,7 @@ class HttpConnection(asyncio.Protocol):
             return
         reading.status = self._parser.get_status_code()
         if 100 <= reading.status < 200 and reading.status != 101:
-            reading.headers = []  # an interim answer; the real one follows
+            reading.headers = []  # an interim answer; the final one follows
             return
         encodings: list[str] = []
         announced, chunked = None, False
@@ -218,7 +221,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         reading = self._reading
-        if reading is not None and reading.body is not None:  # else it was an interim answer
+        if reading is not None and reading.body is not None:  # otherwise it was an interim answer
             reading.whole = True
 
     # ------------------------------------------------------------ the end of an answer
@@ -251,20 +254,21 @@ class HttpConnection(asyncio.Protocol):
         elif self._timer is not None:
             self._timer.cancel()
 
-    def _look_at_the_clock(self) -> None:
-        """One timer for both limits: what is heard meanwhile only moves the moment."""
+    def _check_timeouts(self) -> None:
+        """Fail the answer if a time limit is over. One timer serves both limits; received data only
+        moves the next check."""
         reading = self._reading
         if reading is None:
             return
         now, limits = self._loop.time(), reading.limits
         late_s = now - reading.wakeup()
-        if late_s > SLEPT_S:  # what came meanwhile is still to be read
-            reading.heard_at = now
+        if late_s > SLEPT_S:  # data that arrived meanwhile has not been read yet
+            reading.received_at = now
             reading.deadline += late_s + SLEPT_S
         if now >= reading.deadline:
             text = f"no whole answer in {limits.total_s} s"
             self._fail(reading, fetch_error(TOTAL_TIMEOUT, text))
-        elif now >= reading.heard_at + limits.read_s:
+        elif now >= reading.received_at + limits.read_s:
             self._fail(reading, fetch_error(READ_TIMEOUT, f"silent for {limits.read_s} s"))
         else:
-            self._timer = self._loop.call_at(reading.wakeup(), self._look_at_the_clock)
+            self._timer = self._loop.call_at(reading.wakeup(), self._check_timeouts)

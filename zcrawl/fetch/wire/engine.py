@@ -1,7 +1,7 @@
-"""The engine `http`: plain GETs on a wire of their own, everything else on aiohttp.
+"""The engine `http`: plain GETs with our own client, everything else with aiohttp.
 
-Made by `roles.engines`; `fetch.ports.Engine` says what it owes. aiohttp is loaded by the first
-request that needs it: most workers never do, and start in less time and memory.
+Made by `roles.engines`; implements `fetch.ports.Engine`. aiohttp is loaded by the first request
+that needs it; most workers never need it, and so start faster and with less memory.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class HttpEngine:
-    """One instance per event loop; opened by its first request. `look_up` gives the addresses of
-    the names in plain GETs; default: the system's."""
+    """The default engine. One instance per event loop; opened by its first request. `look_up`
+    returns the addresses of a name for plain GETs; default: the system's."""
 
     def __init__(self, *, look_up: LookUp | None = None) -> None:
         self._look_up = look_up
@@ -69,11 +69,11 @@ class HttpEngine:
             raise fetch_error(BAD_URL, f"{url}: {error}"[:MAX_MESSAGE]) from error
         except OSError as error:
             raise fetch_error(RESET, f"{url}: {error}"[:MAX_MESSAGE]) from error
-        except Exception as error:  # a bug, ours or a library's, and no fault of the page
+        except Exception as error:  # a bug, ours or a library's, and not the fault of the page
             text = f"{url}: {type(error).__name__}: {error}"
             raise fetch_error(ENGINE, text[:MAX_MESSAGE]) from error
         return LeanResponse(
-            url, answer.status, _true_headers(answer), answer.body, wire_headers=answer.headers
+            url, answer.status, _fitting_headers(answer), answer.body, wire_headers=answer.headers
         )
 
     async def send(
@@ -99,9 +99,9 @@ class HttpEngine:
             raise fetch_error(ENGINE, "the engine is closed")
 
 
-def _true_headers(answer: WireResponse) -> list[tuple[bytes, bytes]]:
-    """The answer's headers without those that the decoding has made untrue."""
+def _fitting_headers(answer: WireResponse) -> list[tuple[bytes, bytes]]:
+    """Return the headers without those that do not fit the decoded body."""
     if not answer.decoded:
         return answer.headers
-    untrue = (b"content-encoding", b"content-length")
-    return [pair for pair in answer.headers if pair[0].lower() not in untrue]
+    unfitting = (b"content-encoding", b"content-length")
+    return [pair for pair in answer.headers if pair[0].lower() not in unfitting]

@@ -1,7 +1,6 @@
-"""The answer that the wire gives, and the `httpx.Response` that it becomes for who wants one.
+"""The answer of the engine `http`, which can be converted to an `httpx.Response`.
 
-Made by `engine` and `general.wire` for every page. httpx is loaded by the first who asks
-for its types.
+Made by `engine` and `general.wire` for every page. httpx is loaded when its types are first needed.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class LeanResponse:
-    """Reads like an `httpx.Response`, and is cheap to make: most pages need no more than status,
-    body and one header, which is found among `extensions["wire_headers"]`."""
+    """An answer that is cheap to create and has the attributes of an `httpx.Response`. Most pages
+    need only status, body and one header, which is in `extensions["wire_headers"]`."""
 
     __slots__ = ("_headers", "_raw_headers", "_url", "content", "extensions", "status_code")
 
@@ -45,16 +44,16 @@ class LeanResponse:
         answer = httpx.Response(
             self.status_code, headers=self.headers, request=request, extensions=self.extensions
         )
-        answer._content = self.content  # decoded already: not to be done again by its headers
+        answer._content = self.content  # already decoded: httpx must not decode it again
         answer.is_closed = answer.is_stream_consumed = True
         return answer
 
 
 def as_httpx(response: Response) -> httpx.Response:
-    """For plugins and spiders, and for what only httpx can say of an answer."""
+    """Convert an answer for plugins and spiders, and for properties that only httpx has."""
     import httpx
 
     if isinstance(response, httpx.Response):
         return response
-    assert isinstance(response, LeanResponse), "an engine answers with one of the two"
+    assert isinstance(response, LeanResponse), f"not a response: {type(response)}"
     return response.as_httpx()

@@ -1,6 +1,6 @@
-"""TLS contexts of requests: what is trusted and what is shown, read from files when first needed.
+"""Create TLS contexts of requests from certificate files, when they are first needed.
 
-Used by all engines. The system's certificates take 130 ms and 10 MB to read, more than most of a
+Used by all engines. Reading the system's certificates takes 130 ms and 10 MB, a large part of a
 worker's start, so nothing is read before the first https request.
 """
 
@@ -16,10 +16,11 @@ from zcrawl.model.reasons.failure import TLS
 
 @functools.lru_cache(64)
 def context_for(files: TlsFiles, verify: bool, http2: bool = False) -> ssl.SSLContext:
-    """The context of a request; FetchError tls for files that cannot be used. One of its own for
-    HTTP/2: httpx writes into a context what it offers the server."""
+    """Return the context of a request; FetchError tls for files that cannot be used. HTTP/2 has its
+    own context, because httpx changes the protocols that it offers."""
     if not verify and files == TlsFiles():
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without reading what it will not check
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without reading certificates that it
+        # will not check
     else:
         try:
             context = ssl.create_default_context(cafile=files.ca or None)

@@ -1,15 +1,14 @@
-"""The folders that outputs are written in, opened so that no name leads out of them.
+"""Open the folders of outputs so that no name can lead out of them.
 
-Used by `growing`, `parts`, `parquet` and `master.driver.outputs`. `OutputPlaces` asks the rights
-of the master for every path, also for those that are stored with a run: it may have been submitted
-under other rights. Below the folder that a path must not leave, each step is opened by its name,
-relative to the one before, and a symbolic link is refused (`path_not_allowed`): what was checked
-is what is written, whatever is renamed or linked meanwhile. The outputs folder itself, and the
-prefixes in the configuration, may be links: they are the operator's.
+Used by `growing`, `parts`, `parquet` and `master.driver.outputs`. `OutputPlaces` checks the rights
+of the master for every path, also for stored paths of a run, because it may have been submitted
+under other rights. Below the allowed folder, each step of a path is opened relative to the previous
+one, and symbolic links are refused (`path_not_allowed`): so the checked file is the written file,
+even if something is renamed or linked meanwhile. The outputs folder itself, and the prefixes in the
+configuration, may be links, because they belong to the operator.
 
-The machine's own user may name any path and use links as they like. A new file of theirs outside
-the data folder gets the mode that their own umask says; all others are closed to other users
-(`runtime.files`).
+The machine's own user may use any path and links. Their new files outside the data folder get the
+mode of their umask; all others are not readable for other users (`runtime.files`).
 """
 
 from __future__ import annotations
@@ -36,19 +35,20 @@ from zcrawl.runtime.files import (
 from zcrawl.store.output_pieces import Stamp
 from zcrawl.submit.output_rights import OUTPUTS, OutputRights
 
-MARKER: Final = ".zcrawl-shared"  # tells one shared folder from another
+MARKER: Final = ".zcrawl-shared"  # identifies a shared folder
 ASIDES: Final = (".part", ".piece")
 OUTGOING: Final = "outgoing"  # of the data folder: parts that wait for their upload
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe under that name blocks nobody
+_FILE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK  # so that a pipe of that name does not
+# block
 
 
 class OutputFolder:
-    """One open folder. `path` is for messages and for libraries that want a name."""
+    """One open folder. `path` is for messages and for libraries that need a name."""
 
     def __init__(self, path: Path, descriptor: int, *, links: bool, of_user: bool = False) -> None:
         self.path = path
-        self._mode = users_file_mode() if of_user else None  # what new files get
+        self._mode = users_file_mode() if of_user else None  # of new files
         self._descriptor = descriptor
         self._link_flag = 0 if links else os.O_NOFOLLOW
 
@@ -69,7 +69,8 @@ class OutputFolder:
             self._descriptor = -1
 
     def open(self, name: str) -> tuple[BinaryIO, bool]:
-        """A file to read and write, and whether it is new. OSError; UsageError if it is no file."""
+        """Open a file to read and write; return it and whether it is new. OSError; UsageError if it
+        is not a regular file."""
         flags, where = _FILE | self._link_flag, self._descriptor
         new = True
         try:
@@ -78,19 +79,19 @@ class OutputFolder:
         except FileExistsError:
             new = False
             try:
-                # CREAT: the user's own link may lead to a file that is to be made.
+                # CREAT: the user's own link may lead to a file that does not exist yet.
                 descriptor = os.open(name, flags | os.O_CREAT, 0o666, dir_fd=where)
             except IsADirectoryError as error:
-                raise self._no_file(name) from error
+                raise self._not_a_file(name) from error
             except OSError as error:
                 raise self._explained(name, error) from error
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise self._no_file(name)
+            raise self._not_a_file(name)
         return os.fdopen(descriptor, "r+b", buffering=0), new
 
     def create(self, name: str, buffering: int = 0) -> BinaryIO:
-        """A file that nobody else has. OSError; RefusedError for a link in its place."""
+        """Create a file that does not exist yet. OSError; RefusedError for a link in its place."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | self._link_flag
         try:
             descriptor = os.open(name, flags, 0o666, dir_fd=self._descriptor)
@@ -100,12 +101,12 @@ class OutputFolder:
         return os.fdopen(descriptor, "w+b", buffering=buffering)
 
     def read(self, name: str) -> BinaryIO:
-        """A file of ours to read. OSError."""
+        """Open one of our files to read. OSError."""
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         return os.fdopen(os.open(name, flags, dir_fd=self._descriptor), "rb")
 
     def stamp(self, name: str) -> Stamp | None:
-        """What the file of that name looks like; None: there is none."""
+        """Return the size and time of a file; None if it does not exist."""
         try:
             status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
@@ -117,11 +118,11 @@ class OutputFolder:
             os.fchmod(descriptor, self._mode)
 
     def sync(self) -> None:
-        """A file that is not in its folder after a power cut would be damaged."""
+        """Make the names in the folder durable, so that new files survive a power cut."""
         os.fsync(self._descriptor)
 
     def check_name(self, name: str) -> None:
-        """RefusedError or UsageError: a file of that name could not take its place."""
+        """Raise RefusedError or UsageError if a file of that name cannot be written."""
         try:
             status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
@@ -129,10 +130,10 @@ class OutputFolder:
         if self._is_link(name):
             raise _link(self.path / name)
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
-            raise self._no_file(name)
+            raise self._not_a_file(name)
 
     def sync_file(self, name: str) -> Stamp:
-        """Make a complete file durable; what it looks like. StoreUnavailable."""
+        """Make a complete file durable; return its size and time. StoreUnavailable."""
         try:
             with self.read(name) as file:
                 os.fsync(file.fileno())
@@ -143,7 +144,8 @@ class OutputFolder:
         return Stamp(status.st_size, status.st_mtime_ns)
 
     def publish(self, aside: str, name: str) -> None:
-        """Durable, and there all at once. A link of that name is replaced, not followed."""
+        """Rename a temporary file to its name, durably. A link of that name is replaced, not
+        followed."""
         try:
             descriptor = os.open(aside, _FILE | os.O_NOFOLLOW, dir_fd=self._descriptor)
             try:
@@ -161,8 +163,8 @@ class OutputFolder:
             os.unlink(name, dir_fd=self._descriptor)
 
     def remove_asides(self, name: str, keep: Collection[str] = ()) -> None:
-        """Files of the part `name` that leaders before us were writing. One that is only paused
-        cannot publish its own any more. Pieces that are stored with the output are kept."""
+        """Remove temporary files of the part `name` by earlier leaders, except `keep`. A paused
+        leader then cannot publish its file any more."""
         begin = f".{name}."
         with os.scandir(self._descriptor) as entries:
             names = [
@@ -172,11 +174,11 @@ class OutputFolder:
             ]
         names = [aside for aside in names if aside not in keep]
         for other in names:
-            with contextlib.suppress(OSError):  # what cannot be removed is not ours to remove
+            with contextlib.suppress(OSError):  # it belongs to another user
                 self.remove(other)
 
-    def _no_file(self, name: str) -> UsageError:
-        return UsageError(f"{self.path / name} is no file", code=OUTPUT_UNWRITABLE)
+    def _not_a_file(self, name: str) -> UsageError:
+        return UsageError(f"{self.path / name} is not a regular file", code=OUTPUT_UNWRITABLE)
 
     def _explained(self, name: str, error: OSError) -> Exception:
         return _link(self.path / name) if self._is_link(name) else error
@@ -186,22 +188,23 @@ class OutputFolder:
 
 
 def folder_at(path: Path) -> OutputFolder:
-    """A folder that somebody named who may name any; OSError if it is not there."""
+    """Open a folder of a user who may use any path; OSError if it does not exist."""
     return OutputFolder(path, os.open(path, _FOLDER), links=True)
 
 
 class OutputPlaces:
-    """`data` is the data folder, `outputs` what relative paths are relative to."""
+    """The places for outputs: `data` is the data folder, relative paths are in `outputs`."""
 
     def __init__(
         self, data: Path, outputs: Path, rights: OutputRights, *, shared: bool = False
     ) -> None:
-        """`shared`: all masters have the same folders here, as the configuration declares."""
+        """`shared`: all masters have the same folders, by the configuration."""
         self.shared = shared
         self._data, self._outputs, self._rights = data, outputs, rights
 
     def folder_of(self, path: str) -> OutputFolder:
-        """The open folder of a local path, made if it is missing. RefusedError: not allowed."""
+        """Open the folder of a local path; create it if it is missing. RefusedError: not
+        allowed."""
         located = self._rights.locate(path)
         if located is None:
             folder = self._outputs / Path(path).parent
@@ -210,7 +213,7 @@ class OutputPlaces:
         return _open(root, located.parts[:-1], links=False)
 
     def check_shared(self, path: str, expected: str) -> str:
-        """The marker of the shared folder that a path lies in; empty: it is not shared.
+        """Return the marker of the shared folder of a path; empty if it is not shared.
 
         StoreUnavailable: it is not the folder that an earlier leader wrote this output to."""
         located = self._rights.locate(path) if self.shared else None
@@ -232,7 +235,7 @@ class OutputPlaces:
         return marker
 
     def outgoing(self, url: str) -> OutputFolder:
-        """The folder where a part waits for its upload to `url`. RefusedError: not allowed."""
+        """Open the folder where a part waits for its upload to `url`. RefusedError: not allowed."""
         self.check_remote(url)
         return _open(self._data / OUTGOING, (), links=False)
 
@@ -241,8 +244,8 @@ class OutputPlaces:
 
 
 def _marker(root: Path, *, make: bool) -> str:
-    """What the marker of a shared folder says; OSError. It is written aside, because another master
-    may read it at the same moment."""
+    """Return the marker of a shared folder; OSError. A new one is written to a temporary file
+    first, because another master may read it at the same time."""
     path = root / MARKER
     if make and not path.exists():
         make_durable_folder(root, PRIVATE_FOLDER)
@@ -259,7 +262,7 @@ def _marker(root: Path, *, make: bool) -> str:
 def _is_inside(folder: Path, data: Path) -> bool:
     try:
         return is_within(folder, data)
-    except (OSError, ValueError):  # whoever opens it says what is wrong with it
+    except (OSError, ValueError):  # opening it reports what is wrong
         return True
 
 
@@ -283,7 +286,7 @@ def _open(
 
 
 def _step(above: int, name: str, shown: Path) -> int:
-    """The folder of that name, made if it is missing; the one above is closed."""
+    """Open the folder of that name, created if it is missing; close the parent."""
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, PRIVATE_FOLDER, dir_fd=above)
@@ -302,12 +305,12 @@ def _is_link(folder: int, name: str) -> bool:
     try:
         return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     except OSError:
-        return False  # it is gone: the first error tells
+        return False  # it is gone: the first error is reported
 
 
 def _link(path: Path) -> RefusedError:
     return RefusedError(
-        f"output {str(path)!r} is not allowed here: it is a symbolic link. Put a folder in its "
-        "place, or name what it leads to in outputs.allow",
+        f"output {str(path)!r} is not allowed here: it is a symbolic link. Replace it by a folder, "
+        "or add its target to outputs.allow",
         code=PATH_NOT_ALLOWED,
     )

@@ -1,15 +1,15 @@
-"""A file of records that derives from committed items, so it holds each of them once.
+"""Append committed items to a file of records, each once.
 
 The leader appends items and then commits the cursor with the new length (`AdvanceOutput`).
 Two ways to open one:
 
-- In the embedded form a file is opened again by the next process, which writes on after the
-  committed length. The lock of the data folder keeps any other process away. What lies behind that
-  length is the beginning of what comes next, written by a process that died before its commit, or
-  somebody else's, which is kept in a file beside it before it is written over. (A part that rotates
-  by time may end before what comes next: there it is cut off.) If the bytes before that length are
-  others than were committed, the file is left alone (`output_changed`).
-- On a cluster a file is `new`: made with O_EXCL by one leader and never opened for writing again
+- Embedded, the next process opens the file again and continues after the committed length. The lock
+  of the data folder excludes other processes. Bytes after that length are either the next items,
+  written by a process that died before its commit, or bytes of another program, which are saved in
+  a second file before they are overwritten. (A part that rotates by time may end before the next
+  items: there the bytes are cut off.) If the bytes before that length have changed, the file is
+  not touched (`output_changed`).
+- On a cluster a file is `new`: created with O_EXCL by one leader and never opened for writing again
   (`output_pieces`). Nothing is cut off.
 """
 
@@ -47,7 +47,7 @@ HEADER_BYTES = 64 * 1024  # a header is looked for in this many first bytes
 
 
 class OutputFile:
-    """Use as a context manager. `append` returns the length to commit."""
+    """A file of records; use as a context manager. `append` returns the length to commit."""
 
     def __init__(
         self,
@@ -62,17 +62,17 @@ class OutputFile:
         title: str | None = "",
         keep_tail: bool = False,
     ) -> None:
-        """`length` is what the store knows; 0 makes a new file or replaces an old one.
+        """`length` is the committed length; 0 creates a new file or replaces an old one.
 
-        `layout` has a CSV's columns; `body_of` finds the bodies of a WARC; in `folder` the file is
-        opened by its name, if it is given. `new`: no such file may exist. `title` is the name in an
-        archive's first record, if another than the file's; None: the file goes on where another one
-        ends, and begins with neither a header nor such a record. `keep_tail`: all that a process
-        before us wrote behind the length comes again, so whatever else is there is not ours."""
+        `layout` has the columns of a CSV; `body_of` returns the bodies of a WARC; if `folder` is
+        given, the file is opened in it. `new`: the file may not exist. `title` is the name in the
+        first record of an archive, if it is not the file's; None: the file continues another one,
+        and has neither a header nor such a record. `keep_tail`: bytes after the length that differ
+        from the next items are of another program, and are saved."""
         self._keep_tail = keep_tail
         self._new, self._title = new, path.name if title == "" else title
         self._crc = 0
-        self._tail = False  # whether something lies behind the length that nobody has looked at
+        self._tail = False  # whether there are bytes after the length that were not compared yet
         self._path = path
         self._folder = folder
         self._format = format
@@ -80,7 +80,7 @@ class OutputFile:
         self._layout = layout
         self._body_of = body_of
         self._file: BinaryIO | None = None
-        self._failed = False  # an attempt that failed may have left a piece behind the length
+        self._failed = False  # a failed write may have left bytes after the length
 
     def __enter__(self) -> OutputFile:
         self.open()
@@ -100,18 +100,18 @@ class OutputFile:
 
     @property
     def crc(self) -> int:
-        """Of all bytes up to the length."""
+        """The checksum of all bytes up to the length."""
         return self._crc
 
     def stamp(self) -> Stamp:
-        """What the file looks like now."""
+        """Return the size and time of the file now."""
         assert self._file is not None
         status = os.fstat(self._file.fileno())
         return Stamp(status.st_size, status.st_mtime_ns)
 
     def verify(self, crc: int, stamps: Sequence[Stamp]) -> None:
-        """StoreError `output_changed` if the bytes up to the length are others than those with this
-        crc. A file that looks like one of `stamps` is not read."""
+        """Raise StoreError `output_changed` if the bytes up to the length do not have this
+        checksum. A file with one of these `stamps` is not read."""
         assert self._file is not None
         self._crc = crc
         if self.stamp() in stamps:
@@ -119,14 +119,15 @@ class OutputFile:
         self._file.seek(0)
         if crc_of(self._file, self._length) != crc:
             raise StoreError(
-                f"{self._path} was changed by somebody, so it is left as it is; the items are in "
-                "the database. Move it away and export the run's items, or undo the change",
+                f"{self._path} was changed by another program, so nothing is written to it; the "
+                "items are in the database. Move it away and export the run's items, or undo the "
+                "change",
                 code=OUTPUT_CHANGED,
             )
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """Of a CSV file: those of its first items, if its layout has none."""
+        """The columns of a CSV file; without a layout, those of its first items."""
         return self._records.columns
 
     @functools.cached_property
@@ -166,14 +167,14 @@ class OutputFile:
             self._file = None
 
     def append(self, items: Sequence[bytes]) -> int:
-        """Write the items and make them durable; the new length. No items: nothing is written."""
+        """Write the items durably; return the new length. Without items nothing is written."""
         if self._file is None:
             raise StoreError(f"{self._path} is not open", code=OUTPUT_CLOSED)
         return self._put(self._file, self._render(items)) if items else self._length
 
     def begin(self) -> int:
-        """What a file has before its first item, for a run that ended without any: the head of an
-        archive, a CSV's header where the job tells the columns. The length."""
+        """Write the head of a file for a run without items: the first record of an archive, or the
+        header of a CSV if the job has columns. Return the length."""
         if self._file is None:
             raise StoreError(f"{self._path} is not open", code=OUTPUT_CLOSED)
         if not self._records.has_head or self._length:
@@ -196,11 +197,13 @@ class OutputFile:
     def _put(self, file: BinaryIO, data: bytes, *, durable: bool = True) -> int:
         self._check_size(file)
         if self._tail:
-            self._look_at_tail(file, data)
+            self._save_foreign_tail(file, data)
         try:
             if self._failed:
                 if self._new:
-                    raise StoreUnavailable(f"{self._path}: an earlier write failed; begin anew")
+                    raise StoreUnavailable(
+                        f"{self._path}: an earlier write failed; the part is written again"
+                    )
                 file.truncate(self._length)
             self._failed = True
             file.seek(self._length)
@@ -216,12 +219,13 @@ class OutputFile:
         self._crc = zlib.crc32(data, self._crc)
         return self._length
 
-    def _look_at_tail(self, file: BinaryIO, data: bytes) -> None:
-        """What lies behind the length goes on as `data` does, or is kept beside."""
+    def _save_foreign_tail(self, file: BinaryIO, data: bytes) -> None:
+        """Compare the bytes after the length with `data`; save them in a second file if they
+        differ."""
         file.seek(self._length)
         tail = file.read(len(data) + 1)
         if tail.startswith(data) and len(tail) > len(data):
-            return  # there is more of it
+            return  # compare the rest with the next items
         self._tail = False
         if data.startswith(tail):
             return
@@ -236,8 +240,8 @@ class OutputFile:
             file.truncate(self._length)
         except OSError as error:
             raise StoreUnavailable(
-                f"{self._path} has bytes of somebody else behind its end, and they cannot be kept "
-                f"in {beside}: {error.strerror}"
+                f"{self._path} has bytes of another program after its end, and they cannot be "
+                f"saved in {beside}: {error.strerror}"
             ) from error
 
     def _render(self, items: Sequence[bytes]) -> bytes:
@@ -269,7 +273,7 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
 
 
 def crc_of(file: BinaryIO, length: int) -> int | None:
-    """Of the first bytes; None: there are fewer."""
+    """Return the checksum of the first `length` bytes; None if there are fewer."""
     crc, left = 0, length
     if os.fstat(file.fileno()).st_size < length:
         return None

@@ -1,8 +1,8 @@
-"""Items as Parquet, row group by row group, in flat memory. Needs the extra `parquet` (pyarrow).
+"""Write items as Parquet, in row groups with bounded memory. Needs the extra `parquet` (pyarrow).
 
 Named by the registry of formats (`zcrawl.model.formats`), for output files and exports. A Parquet
-file is readable when its footer is written, which is at its end: whoever writes one writes aside
-and renames.
+file is readable only after its footer is written at the end, so callers write a temporary file and
+rename it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ParquetRows:
-    """`add` items, `close` the file. `written` tells how many bytes lie on disk so far."""
+    """A Parquet file: `add` items, then `close` it. `written`: bytes on disk so far."""
 
     def __init__(
         self,
@@ -34,12 +34,12 @@ class ParquetRows:
         group: int = ROW_GROUP,
         folder: OutputFolder | None = None,
     ) -> None:
-        """In `folder` the file is opened by its name, if it is given."""
+        """Create the file, in `folder` if it is given."""
         self._pa, self._pq = _pyarrow()
-        # Made at once: whoever writes aside after us removes it, and we find out when we publish.
+        # Created at once: a later leader removes it, and our `publish` then fails.
         self._file = path.open("wb") if folder is None else folder.create(path.name, -1)
         self._layout = layout
-        self._writer: Any = None  # from the first row group on: it may tell the columns
+        self._writer: Any = None  # from the first row group on, which may define the columns
         self._columns: dict[str, ColumnKind] = {}
         self._rest = ""
         self._group = group
@@ -48,7 +48,7 @@ class ParquetRows:
 
     @property
     def written(self) -> int:
-        """Approximate while rows wait: they are counted as a quarter of their JSON."""
+        """Bytes so far; waiting rows count as a quarter of their JSON."""
         return self._file.tell() + self._waiting_bytes // 4
 
     def add(self, items: Sequence[bytes]) -> None:
@@ -65,7 +65,8 @@ class ParquetRows:
             if self._writer is None:
                 self._begin([])
         finally:
-            if self._writer is not None:  # also after an error: else its destructor does it, later
+            if self._writer is not None:  # also after an error; otherwise its destructor does it
+                # later
                 self._writer.close()
             self._file.close()
 
@@ -82,7 +83,7 @@ class ParquetRows:
         values = [_decode(item) for item in items]
         if self._writer is None:
             self._begin(values)
-        # What of each item has no column, or does not fit it.
+        # Values of each item without a column, or that do not fit it.
         others: list[dict[str, Any]] = []
         if self._rest:
             columns = self._columns
@@ -102,7 +103,7 @@ class ParquetRows:
             try:
                 return self._pa.array(values, type=arrow)
             except (self._pa.ArrowException, TypeError, ValueError, OverflowError):
-                pass  # some value is of another type: made to fit below, one by one
+                pass  # a value has another type: converted below, one by one
         fitted = []
         for number, value in enumerate(values):
             try:
@@ -143,7 +144,8 @@ def _arrow(pa: Any, kind: ColumnKind) -> Any:
 
 
 def _fit(value: Any, kind: ColumnKind) -> Any:
-    """The value, or its JSON where the column is a text. What fits nowhere is told, not lost."""
+    """Return the value, or its JSON for a text column. A value that does not fit raises an
+    error."""
     if value is None:
         return None
     match kind:
@@ -151,27 +153,27 @@ def _fit(value: Any, kind: ColumnKind) -> Any:
             return (
                 [_fit(element, inner) for element in value]
                 if isinstance(value, list)
-                else _no(value)
+                else _refuse_value(value)
             )
         case ObjectOf(fields):
             if not isinstance(value, dict):
-                return _no(value)
+                return _refuse_value(value)
             return {name: _fit(value.get(name), inner) for name, inner in fields}
         case "string":
             return value if isinstance(value, str) else msgspec.json.encode(value).decode()
         case "json":
             return msgspec.json.encode(value).decode()
         case "bool":
-            return value if isinstance(value, bool) else _no(value)
+            return value if isinstance(value, bool) else _refuse_value(value)
         case "int":
             whole = isinstance(value, int) and not isinstance(value, bool)
-            return value if whole and abs(value) < 2**63 else _no(value)
+            return value if whole and abs(value) < 2**63 else _refuse_value(value)
         case _:
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            return float(value) if number else _no(value)
+            return float(value) if number else _refuse_value(value)
 
 
-def _no(value: Any) -> Any:
+def _refuse_value(value: Any) -> Any:
     raise StoreDataError(f"a value does not fit its column: {value!r:.80}", code=BAD_ITEM)
 
 
@@ -179,4 +181,4 @@ def _decode(item: bytes) -> dict[str, Any]:
     try:
         return _object(item)
     except msgspec.MsgspecError as error:
-        raise StoreDataError(f"an item is no JSON object: {error}", code=BAD_ITEM) from error
+        raise StoreDataError(f"an item is not a JSON object: {error}", code=BAD_ITEM) from error

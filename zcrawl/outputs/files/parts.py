@@ -1,9 +1,9 @@
-"""Outputs whose parts appear when they are complete: all of a cluster, and Parquet and S3 anywhere.
+"""Write parts that appear only when they are complete: on clusters, and for Parquet and S3.
 
-Used by `sinks`; the order of the calls is that of `outputs.script`, what they
-decide is in `output_pieces`. `PieceSink` joins pieces (JSON lines, CSV, WARC in a folder);
-`PartSink` writes the whole part itself, from its first row again if another leader began it
-(Parquet, S3).
+Used by `sinks`; `outputs.script` has the order of the calls, `output_pieces` the decisions.
+`PieceSink` joins pieces (JSON lines, CSV, WARC in a folder);
+`PartSink` writes a whole part by itself; after a change of leaders it begins again with the first
+row (Parquet, S3).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from zcrawl.submit.outputs import beside_path, is_remote, part_path
 
 
 class SinkTools(msgspec.Struct, frozen=True):
-    """What sinks need of their master: where it may write, bodies for archives, who it is."""
+    """The tools of a master for sinks: allowed places, bodies for archives, and its identity."""
 
     places: OutputPlaces
     body_of: GetBody
@@ -40,7 +40,7 @@ class SinkTools(msgspec.Struct, frozen=True):
 
 
 class Rotation:
-    """When a part is large or old enough."""
+    """Decides when a part is large or old enough."""
 
     def __init__(self, spec: JobSpec) -> None:
         self._bytes, self._seconds = spec.output.rotate_bytes, spec.output.rotate_seconds
@@ -54,7 +54,7 @@ class Rotation:
 
 
 class _Publishing:
-    """What both have in common: a file aside that becomes the part."""
+    """The common part of both sinks: a temporary file (`aside`) that becomes the part."""
 
     def __init__(self, row: OutputRow, spec: JobSpec, tools: SinkTools) -> None:
         self.cursor = row.cursor
@@ -82,8 +82,8 @@ class _Publishing:
 
     @property
     def _base(self) -> str:
-        """What the names of all files aside begin with, of this part and of no other."""
-        if is_remote(self._target):  # they wait in one folder, whatever bucket they go to
+        """The beginning of the names of all temporary files of this part."""
+        if is_remote(self._target):  # parts for all buckets wait in one folder
             place = zlib.crc32(self._target.encode("utf-8", "surrogateescape"))
             return f"{self._name}.{place:08x}.{self._row.run}"
         return f"{self._name}.{self._row.run}"
@@ -92,7 +92,7 @@ class _Publishing:
         return None  # `part_ends` says when there is something to do
 
     def _open_folder(self) -> OutputFolder:
-        """RefusedError: nothing may be written there."""
+        """Open the folder of the part. RefusedError: nothing may be written there."""
         if self._folder is None:
             remote, places = is_remote(self._target), self._tools.places
             opened = places.outgoing(self._target) if remote else places.folder_of(self._target)
@@ -103,16 +103,17 @@ class _Publishing:
         return pieces.aside_name(self._base, self._tools.writer, secrets.token_hex(4))
 
     def _announce(self) -> OutputMark:
-        """The file is complete and durable. The commit of this is the fence before the rename."""
+        """Make the complete file durable. The commit of the returned mark is the fence before the
+        rename."""
         stamp: Stamp | None = None
         if not is_remote(self._target):
             stamp = self._open_folder().sync_file(self._aside)
         self._progress = pieces.announced(self._progress, stamp)
-        # A run without items is not written down yet: else nobody would go on if we die now.
+        # A run without items is not marked as written yet, so that another leader continues.
         return msgspec.structs.replace(self._mark(), part_at=0.0) if self._bare else self._mark()
 
     def publish(self) -> OutputMark:
-        """Rename, or upload. A file that somebody changed is left alone."""
+        """Rename or upload the file. A target that was changed by others is not replaced."""
         folder, problem = self._open_folder(), ""
         master = "" if self._tools.places.shared else self._tools.writer.master
         if is_remote(self._target):
@@ -128,8 +129,8 @@ class _Publishing:
             if not pieces.may_replace(folder.stamp(name), self._progress, began_ns):
                 name = beside_path(name, self._row.run, self._tools.writer.epoch)
                 problem = (
-                    f"[{OUTPUT_CHANGED}] somebody changed {folder.path / self._name}, so it was "
-                    f"left as it is, and the items are in {folder.path / name}"
+                    f"[{OUTPUT_CHANGED}] {folder.path / self._name} was changed by another "
+                    f"program, so it was not replaced; the items are in {folder.path / name}"
                 )
             folder.publish(self._aside, name)
             file = str(folder.path / name)
@@ -140,7 +141,7 @@ class _Publishing:
         return msgspec.structs.replace(self._mark(), part_at=part_at, problem=problem)
 
     def tidy(self) -> None:
-        """A leader that died before its commit may have been one part ahead of us."""
+        """Remove temporary files, also those of a leader that died before its commit."""
         assert self._folder is not None  # of the part that was published
         self._folder.remove_asides(self._base)
         self._drop()
@@ -149,7 +150,7 @@ class _Publishing:
         return OutputMark(self.cursor, 0, self._part, self._part_at, self._progress)
 
     def _drop(self) -> None:
-        """What is not published is written again later."""
+        """Remove the unpublished file; it is written again later."""
         if self._folder is not None:
             if self._aside:
                 self._folder.remove(self._aside)
@@ -158,13 +159,13 @@ class _Publishing:
 
 
 class PartSink(_Publishing):
-    """A part that one leader writes from its first row to its last."""
+    """A part that one leader writes from the first row to the last."""
 
     def __init__(self, row: OutputRow, spec: JobSpec, tools: SinkTools) -> None:
         super().__init__(row, spec, tools)
         self._stored = row.cursor, row.part_at  # until the part is published
         self._writer: WholeFile | OutputFile | None = None
-        self._open_folder()  # what cannot be written is told before the first row
+        self._open_folder()  # report a place that cannot be written before the first row
         self._drop()
 
     def part_ends(self, ended: bool, utc: float) -> bool:
@@ -199,7 +200,8 @@ class PartSink(_Publishing):
         raise AssertionError("no pieces")
 
     def complete(self) -> OutputMark:
-        """Announced with the cursor of before: if this leader dies now, all is written again."""
+        """Announce the part with the old cursor, so that it is written again if this leader dies
+        now."""
         assert self._writer is not None
         self._writer.close()
         self._writer = None
@@ -242,18 +244,18 @@ class PartSink(_Publishing):
 
 
 class PieceSink(_Publishing):
-    """A part that leaders write one after the other."""
+    """A part that several leaders may write, one after the other."""
 
     def __init__(self, row: OutputRow, spec: JobSpec, tools: SinkTools) -> None:
         super().__init__(row, spec, tools)
-        if row.length and not self._progress.pieces:  # begun by a version that had no pieces
+        if row.length and not self._progress.pieces:  # begun by a version without pieces
             self._adopt_growing_file()
         pieces.check(self._progress, self.cursor)
         self._piece: Piece | None = None
         self._file: OutputFile | None = None  # of the piece
         self._joined: OutputFile | None = None
         self._joined_pieces: list[str] = []
-        self._open_folder().check_name(self._name)  # what cannot be written is told at once
+        self._open_folder().check_name(self._name)  # report a place that cannot be written at once
         self._drop()
 
     def part_ends(self, ended: bool, utc: float) -> bool:
@@ -308,7 +310,7 @@ class PieceSink(_Publishing):
         return super().publish()
 
     def tidy(self) -> None:
-        """The pieces are in the part now. Those on the disks of other masters stay there."""
+        """Remove the joined pieces. Those on the disks of other masters stay there."""
         assert self._folder is not None
         for name in self._joined_pieces:
             self._folder.remove(name)
@@ -356,10 +358,11 @@ class PieceSink(_Publishing):
             with folder.read(piece.name) as file:
                 return crc_of(file, piece.length) == piece.crc
         except OSError:
-            return False  # of another master, or gone: its rows are in the database
+            return False  # on another master, or lost: its rows are in the database
 
     def _adopt_growing_file(self) -> None:
-        """Where its first part began is known, of another one it is not: that one is complete."""
+        """Continue the output of an old version. The first part is rebuilt from its first row; a
+        later part counts as complete, because its first row is not known."""
         if self._part:
             self._part += 1
             return

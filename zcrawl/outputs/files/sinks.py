@@ -1,14 +1,14 @@
-"""Outputs that derive from committed items: files that grow, and parts that appear when complete.
+"""Open the outputs of a run: files that grow, and parts that appear when complete.
 
-Used by the master's output loop, in the order of `outputs.script`. Each holds every item
-once, whatever dies when:
+Used by the master's output loop, in the order of `outputs.script`. Each output has every item once,
+also after crashes:
 
-- In the embedded form a local file of records (JSON lines, CSV, WARC) grows; its length is
-  committed with the cursor, and what lies behind it is cut off when the file is opened again.
-- On a cluster leaders write pieces, which are joined when the part ends (`PieceSink`).
+- Embedded, a local file of records (JSON lines, CSV, WARC) grows. Its length is committed with the
+  cursor, and bytes after that length are cut off when the file is opened again.
+- On a cluster, leaders write pieces, which are joined when the part ends (`PieceSink`).
 - Parquet, and everything in S3, is written by one leader from the part's first row (`PartSink`).
 
-A run that ends without an item leaves an empty file of each; that it does is committed, too.
+A run without items leaves an empty file for each output; this is committed too.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ BATCH_CAPTURES: Final = 20  # bodies of megabytes
 
 
 class Sink(Protocol):
-    """The calls of `outputs.script`, and the end."""
+    """An output with the calls of `outputs.script`, and `close`."""
 
     cursor: int  # the last item that it has taken, committed or not
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> OutputMark | None: ...
 
     def part_ends(self, ended: bool, utc: float) -> bool:
-        """Whether the part is to be completed now, by the calls from `begin_join` to `tidy`."""
+        """Return whether to complete the part now, with the calls from `begin_join` to `tidy`."""
         ...
 
     def begin_join(self, utc: float) -> list[JoinStep]: ...
@@ -53,7 +53,7 @@ class Sink(Protocol):
     def rebuild(self, rows: Sequence[ItemRow]) -> None: ...
 
     def complete(self) -> OutputMark:
-        """The file is durable; its commit is the fence before it appears."""
+        """Make the file durable; the commit of the mark is the fence before it appears."""
         ...
 
     def publish(self) -> OutputMark: ...
@@ -61,7 +61,7 @@ class Sink(Protocol):
     def tidy(self) -> None: ...
 
     def settle(self, ended: bool, utc: float) -> OutputMark | None:
-        """All that is committed was taken; `ended`: nothing more comes."""
+        """Finish a step: all committed items are taken. `ended`: the run has ended."""
         ...
 
     def close(self) -> None: ...
@@ -76,11 +76,11 @@ def batch_of(format: str) -> int:
 
 
 def open_sink(row: OutputRow, tools: SinkTools) -> Sink:
-    """RefusedError: this master does not write to that path."""
+    """Open an output. RefusedError: this master may not write to that path."""
     spec = readable(row.spec)
     if row.format == PLUGIN:
         return PluginSink(row, spec)
-    format = FORMATS.get(row.format)  # None: of another version; named when its file is opened
+    format = FORMATS.get(row.format)  # None: of another version; an error when its file is opened
     whole = format is not None and not format.appendable
     if whole or is_remote(row.path):
         return PartSink(row, spec, tools)
@@ -88,7 +88,7 @@ def open_sink(row: OutputRow, tools: SinkTools) -> Sink:
 
 
 class GrowingSink(WholeSink):
-    """A local file of records, in a data folder that one process has for itself."""
+    """A local file of records, in a data folder that only one process uses."""
 
     def __init__(self, row: OutputRow, spec: JobSpec, tools: SinkTools) -> None:
         self.cursor = row.cursor
@@ -99,11 +99,11 @@ class GrowingSink(WholeSink):
         self._bare = is_bare(row)
         # A part's time begins with its first item.
         self._part, self._part_at = row.part, row.part_at if row.cursor else 0.0
-        # A part after the first one is begun by its first item: there may be none.
+        # A later part begins with its first item, and there may be none.
         self._file = self._open(row.length) if row.length or not row.part else None
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> OutputMark:
-        self.settle(False, utc)  # what comes after its time is not of the old part
+        self.settle(False, utc)  # later items belong to the next part
         if self._file is None:
             self._file = self._open(0)
         length = self._file.append([row.data for row in rows])

@@ -1,4 +1,4 @@
-"""Loads the writer of an output format, when a file of it is opened: some load large libraries.
+"""Load the writer of an output format when a file is opened, because some need large libraries.
 
 Called by `growing`, `parts` and `export`. `model.formats` names the writers.
 """
@@ -18,7 +18,7 @@ from zcrawl.outputs.warc import GetBody
 
 
 class WholeFile(Protocol):
-    """A file that is readable when it is closed. `written`: how many bytes it has, about."""
+    """A file that is readable only after it is closed. `written`: approximate bytes so far."""
 
     @property
     def written(self) -> int: ...
@@ -37,12 +37,12 @@ def records_of(format: Format, layout: Layout, body_of: GetBody | None) -> Recor
 def whole_file(
     format: Format, path: Path, layout: Layout, folder: OutputFolder | None = None
 ) -> WholeFile:
-    """Begin a file of a format that is not appendable; in `folder` by its name, if it is given."""
+    """Begin a file of a format that is not appendable; in `folder` if it is given."""
     assert not format.appendable, format.name
     return cast(WholeFile, load(format)(path, layout, folder=folder))
 
 
 def load(format: Format) -> Any:
-    """Return the class that a format names as its writer."""
+    """Return the writer class of a format."""
     module, _, name = format.writer.partition(":")
     return getattr(importlib.import_module(module), name)

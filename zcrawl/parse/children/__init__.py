@@ -1,4 +1,4 @@
-"""Child processes that parse what could hold up a worker.
+"""Child processes that parse pages which could block a worker.
 
 `pages` gives costly pages to children (`page_child`) and kills those that take too long; `content`
 and `content_child` find the main content of a page.

@@ -1,8 +1,8 @@
-"""The main content of a page, read by a child process, so that the worker's loop stays free.
+"""Read the main content of a page in a child process, so that the worker's loop stays free.
 
 Called by the pipeline for jobs with a field `main = true`. Finding the content takes tens of
-milliseconds, on a hostile page for ever: the child has a time limit and is replaced when it is
-over. It ends with its parent, because it reads from a pipe that ends then.
+milliseconds, and on a hostile page it may never end: the child has a time limit, and is replaced
+after it. It ends with its parent, because then its input pipe is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LENGTH: Final = struct.Struct("!I")
 
 
 class ContentReader:
-    """One child, one page at a time: several would take the cores from the crawl."""
+    """Reads one page at a time in one child, because more would take CPU cores from the crawl."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S, module: str = CHILD) -> None:
         self._timeout_s = timeout_s
@@ -34,12 +34,12 @@ class ContentReader:
         self._child: asyncio.subprocess.Process | None = None
 
     async def read(self, body: bytes, content_type: str, url: str) -> dict[str, Any]:
-        """{"text", "markdown"}, or {"error"} where there is none to be had."""
+        """Return {"text", "markdown"}, or {"error"} if the content cannot be read."""
         async with self._lock:
             try:
                 child = await self._ready()
                 async with asyncio.timeout(self._timeout_s):
-                    return await _ask(child, [body, content_type, url])
+                    return await _request(child, [body, content_type, url])
             except TimeoutError:
                 await self._end()
                 return {"error": f"main content not found within {self._timeout_s} s"}
@@ -47,7 +47,7 @@ class ContentReader:
                 await self._end()
                 return {"error": f"the reader of main content ended: {error}"}
             except asyncio.CancelledError:
-                await self._end()  # half an answer would be taken for the next page's
+                await self._end()  # the rest of the answer would be mistaken for the next one
                 raise
 
     async def close(self) -> None:
@@ -66,7 +66,7 @@ class ContentReader:
                 limit=2**20,
             )
             async with asyncio.timeout(START_S):
-                await _ask(self._child, None)  # it answers when its library is loaded
+                await _request(self._child, None)  # it answers when its library is loaded
         return self._child
 
     async def _end(self) -> None:
@@ -77,9 +77,9 @@ class ContentReader:
             await child.wait()
 
 
-async def _ask(child: asyncio.subprocess.Process, question: Any) -> dict[str, Any]:
+async def _request(child: asyncio.subprocess.Process, request: Any) -> dict[str, Any]:
     assert child.stdin is not None and child.stdout is not None
-    data = msgpack.packb(question)
+    data = msgpack.packb(request)
     child.stdin.write(LENGTH.pack(len(data)) + data)
     await child.stdin.drain()
     (length,) = LENGTH.unpack(await child.stdout.readexactly(LENGTH.size))

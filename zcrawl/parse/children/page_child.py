@@ -1,8 +1,8 @@
 """The child process that parses costly pages: `python -m zcrawl.parse.children.page_child PARENT`.
 
-Started by `pages`. One page at a time: questions on stdin, answers on stdout. Pages are
-strangers' work and lexbor is written in C: this process may be killed for taking too long, crash,
-or run out of the memory that it may have. Its parent sees that, names the page and starts another.
+Started by `pages`. It reads one page at a time: requests on stdin, answers on stdout. Pages are
+untrusted and lexbor is written in C: this process may be killed because it takes too long, may
+crash, or may run out of memory. Its parent notices that, reports the page and starts another child.
 """
 
 from __future__ import annotations
@@ -33,39 +33,37 @@ def main() -> None:
     source, target = sys.stdin.buffer, sys.stdout.buffer
     die_with_parent(int(sys.argv[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(ValueError, OSError):  # above the hard limit: that one holds
+    with contextlib.suppress(ValueError, OSError):  # above the hard limit, which then holds
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    with contextlib.suppress(OSError):  # no Linux, or no /proc
-        # When the machine has no memory left this process goes first, not its worker.
+    with contextlib.suppress(OSError):  # not Linux, or without /proc
+        # If the machine runs out of memory, this process is killed first, not its worker.
         Path("/proc/self/oom_score_adj").write_text("1000")
     close_inherited()
-    confine()  # it reads foreign pages; where the system cannot, it has no secret of its own
+    confine()  # it reads untrusted pages; if the system cannot confine it, it still has no secrets
     setups: dict[int, tuple[PageOptions, LinkResolver]] = {}
     target.write(wire.frame(wire.Ready()))
     target.flush()
-    while (question := _next(source)) is not None:
-        if isinstance(question, wire.Prepare):
-            setup = question.setup
-            setups[question.number] = wire.options_of(setup), LinkResolver(setup.rules)
+    while (request := _next(source)) is not None:
+        if isinstance(request, wire.Prepare):
+            setup = request.setup
+            setups[request.number] = wire.options_of(setup), LinkResolver(setup.rules)
         else:
-            answer(target, question, setups)
+            answer(target, request, setups)
             target.flush()
 
 
 def answer(
     target: BinaryIO,
-    question: wire.ReadPage | wire.ReadSitemap,
+    request: wire.ReadPage | wire.ReadSitemap,
     setups: dict[int, tuple[PageOptions, LinkResolver]],
 ) -> None:
     try:
-        if isinstance(question, wire.ReadSitemap):
-            target.write(wire.frame(_listed(question)))
+        if isinstance(request, wire.ReadSitemap):
+            target.write(wire.frame(_listed(request)))
             return
-        options, resolver = setups[question.setup]
-        facts = _facts(question.facts)
-        page = read_page(
-            question.body, question.content_type, question.url, facts, options, resolver
-        )
+        options, resolver = setups[request.setup]
+        facts = _facts(request.facts)
+        page = read_page(request.body, request.content_type, request.url, facts, options, resolver)
         for at in range(0, len(page.links), wire.LINKS_A_FRAME):
             target.write(wire.frame(wire.Links(page.links[at : at + wire.LINKS_A_FRAME])))
         target.write(wire.frame(wire.as_answer(page)))
@@ -73,15 +71,15 @@ def answer(
         target.write(wire.frame(wire.Failed("unreadable", error.code, _text(error))))
     except MemoryError as error:
         target.write(wire.frame(wire.Failed("memory", PARSE_MEMORY, _text(error))))
-    except Exception as error:  # a bug, ours or a library's: told, and the next page is read
+    except Exception as error:  # a bug, ours or a library's: reported, and the next page is read
         text = f"{type(error).__name__}: {_text(error)}"
         target.write(wire.frame(wire.Failed("bug", INTERNAL_ERROR, text)))
 
 
-def _listed(question: wire.ReadSitemap) -> wire.Listed:
-    from zcrawl.parse.sitemap import read_sitemap  # most children never see one
+def _listed(request: wire.ReadSitemap) -> wire.Listed:
+    from zcrawl.parse.sitemap import read_sitemap  # most children never read one
 
-    sitemap = read_sitemap(question.body, question.utc)
+    sitemap = read_sitemap(request.body, request.utc)
     return wire.Listed(
         sitemap.entries, sitemap.children, sitemap.error, sitemap.lost, sitemap.repaired
     )
@@ -105,8 +103,8 @@ def _next(source: BinaryIO) -> wire.PageQuestion | None:
     if len(head) < wire.LENGTH.size:
         return None
     (length,) = wire.LENGTH.unpack(head)
-    question: wire.PageQuestion = wire.decode_question(source.read(length))
-    return question
+    request: wire.PageQuestion = wire.decode_question(source.read(length))
+    return request
 
 
 if __name__ == "__main__":

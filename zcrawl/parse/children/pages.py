@@ -1,18 +1,17 @@
-"""Parses costly pages in child processes, which are killed when a page takes too long.
+"""Parse costly pages in child processes, which are killed when a page takes too long.
 
-Made by `pipeline.reading` when the first such page comes; a worker without them has none of it. A
-child has one page at any time, so whatever becomes of it blames that page and no other.
-`MOST_CHILDREN` let other large pages pass while one waits for its end. A child that nobody needs
-ends by itself.
+Created by `pipeline.reading` for the first such page. A child reads one page at a time, so its end
+is always due to that page. There are up to `MOST_CHILDREN`, so that other large pages do not wait
+for a slow one. An unused child is ended after a while.
 
-What a page can come to besides being parsed, each as a FetchError with its code:
+How a page can fail, each as a FetchError with its code:
 
     parse_timeout   it took longer than 10 s; never tried again
     parse_memory    it needs more memory than a child may have; never tried again
-    parse_died      the child crashed, or somebody killed it; tried again as often as the job says
+    parse_died      the child crashed or was killed; tried again as often as the job allows
 
 States of a child: idle (in `_idle`), busy (its page's task holds it), ended. A child that has not
-answered completely never becomes idle again: half an answer would be taken for the next page's.
+answered completely never becomes idle again: the rest of its answer would be mistaken for the next.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ if TYPE_CHECKING:
 CHILD: Final = "zcrawl.parse.children.page_child"
 TIMEOUT_S: Final = 10.0
 MOST_CHILDREN: Final = 3
-PATIENCE_S: Final = 1.0  # for a busy child, before another one is started (80 ms of CPU)
+PATIENCE_S: Final = 1.0  # wait for a busy child before another one is started (80 ms of CPU)
 IDLE_S: Final = 30.0
 START_S: Final = 60.0  # a new interpreter, on a busy machine
 MOST_SETUPS: Final = 100  # runs that a child knows
 
 
 class PageBug(Exception):
-    """Reading a page raised what nothing expects; the text names it."""
+    """Reading a page raised an unexpected error, which is in the text."""
 
 
 class _Child:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self.setups: set[int] = set()  # that it was told
+        self.setups: set[int] = set()  # that it has received
 
 
 class PageChildren:
@@ -80,19 +79,19 @@ class PageChildren:
         url: str,
         facts: PageContext | None,
     ) -> ParsedPage:
-        """The page as `read_page` gives it. Raises ParseError, or FetchError (see above)."""
+        """Return the page as `read_page` does. Raises ParseError, or FetchError (see above)."""
         number = self._number(setup)
         child = await self._take()
-        questions: list[wire.PageQuestion] = []
+        requests: list[wire.PageQuestion] = []
         if number not in child.setups:
             child.setups.add(number)
-            questions.append(wire.Prepare(number, setup))
+            requests.append(wire.Prepare(number, setup))
         wire_facts = None
         if facts is not None:
             main = None if facts.main is None else dict(facts.main)
             wire_facts = wire.Facts(facts.url, facts.label, dict(facts.values), main)
-        questions.append(wire.ReadPage(number, body, content_type, url, wire_facts))
-        links, answer = await self._ask(child, questions, self._timeout_s)
+        requests.append(wire.ReadPage(number, body, content_type, url, wire_facts))
+        links, answer = await self._request(child, requests, self._timeout_s)
         await self._give_back(child)
         if not isinstance(answer, wire.PageParsed):
             raise PageBug(f"answer {type(answer).__name__}")
@@ -100,7 +99,7 @@ class PageChildren:
 
     async def read_sitemap(self, body: bytes, utc: float) -> Sitemap:
         child = await self._take()
-        _, answer = await self._ask(child, [wire.ReadSitemap(body, utc)], self._timeout_s)
+        _, answer = await self._request(child, [wire.ReadSitemap(body, utc)], self._timeout_s)
         await self._give_back(child)
         if not isinstance(answer, wire.Listed):
             raise PageBug(f"answer {type(answer).__name__}")
@@ -116,7 +115,7 @@ class PageChildren:
     def _number(self, setup: wire.PageSetup) -> int:
         number = self._numbers.get(setup)
         if number is None:
-            if len(self._numbers) >= MOST_SETUPS:  # of runs that are long gone, most of them
+            if len(self._numbers) >= MOST_SETUPS:  # most of them are of runs that have ended
                 self._numbers.clear()
                 self._end_idle()
             number = self._numbers[setup] = self._next_number
@@ -126,7 +125,7 @@ class PageChildren:
     # ------------------------------------------------------------ children
 
     async def _take(self) -> _Child:
-        """An idle child, or a new one; waits while there are as many as there may be."""
+        """Return an idle child or a new one; wait while there are as many as allowed."""
         while True:
             while self._idle:
                 child = self._idle.pop()
@@ -151,7 +150,7 @@ class PageChildren:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-P",  # the folder that the worker happens to run in has no modules for it
+                "-P",  # do not import modules from the worker's current folder
                 "-m",
                 self._module,
                 str(os.getpid()),
@@ -161,15 +160,15 @@ class PageChildren:
                 stderr=asyncio.subprocess.DEVNULL,
                 limit=2**20,
             )
-        except OSError as error:  # no memory, no process, no file left
-            text = f"no process to parse the page in: {error}"
+        except OSError as error:  # no memory, processes or file descriptors left
+            text = f"cannot start a process to parse the page: {error}"
             raise FetchError(text, code=PARSE_DIED, retry=RetryClass.TRANSIENT) from error
         else:
             child = _Child(process)
             self._children.add(child)
         finally:
             self._starting -= 1
-        await self._ask(child, [], START_S)  # its first word
+        await self._request(child, [], START_S)  # wait for Ready
         return child
 
     async def _give_back(self, child: _Child) -> None:
@@ -177,9 +176,9 @@ class PageChildren:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._idle_timer = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
-        await self._tell_waiting()
+        await self._notify_waiting()
 
-    async def _tell_waiting(self) -> None:
+    async def _notify_waiting(self) -> None:
         async with self._freed:
             self._freed.notify_all()
 
@@ -196,24 +195,24 @@ class PageChildren:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 child.process.kill()
             await child.process.wait()
-        await self._tell_waiting()
+        await self._notify_waiting()
 
     # ------------------------------------------------------------ one page
 
-    async def _ask(
-        self, child: _Child, questions: list[wire.PageQuestion], timeout_s: float
+    async def _request(
+        self, child: _Child, requests: list[wire.PageQuestion], timeout_s: float
     ) -> tuple[list[wire.Link], wire.Ready | wire.PageParsed | wire.Listed]:
-        """The complete answer; after anything else the child is ended."""
+        """Return the complete answer; after every failure the child is ended."""
         try:
             async with asyncio.timeout(timeout_s):
-                links, answer = await _exchange(child.process, questions)
+                links, answer = await _exchange(child.process, requests)
         except TimeoutError:
             await self._end(child)
             text = f"not parsed within {timeout_s:g} s"
             raise FetchError(text, code=PARSE_TIMEOUT, retry=RetryClass.PERMANENT) from None
         except (OSError, EOFError, msgspec.MsgspecError, ValueError) as error:
             raise await self._died(child, error) from None
-        except BaseException:  # cancelled: its answer would be taken for the next page's
+        except BaseException:  # cancelled: its answer would be mistaken for the next one
             await self._end(child)
             raise
         if isinstance(answer, wire.Failed):
@@ -228,9 +227,9 @@ class PageChildren:
         return links, answer
 
     async def _died(self, child: _Child, error: Exception) -> FetchError:
-        """What is known of a child that is gone, or talks nonsense."""
+        """Return the failure for a child that has ended or sent an invalid answer."""
         if isinstance(error, EOFError | ConnectionError):
-            with contextlib.suppress(TimeoutError):  # it is on its way out: its own code tells why
+            with contextlib.suppress(TimeoutError):  # it is ending: its exit code says why
                 await asyncio.wait_for(child.process.wait(), 1.0)
         code = child.process.returncode
         await self._end(child)
@@ -240,11 +239,11 @@ class PageChildren:
 
 
 async def _exchange(
-    process: asyncio.subprocess.Process, questions: list[wire.PageQuestion]
+    process: asyncio.subprocess.Process, requests: list[wire.PageQuestion]
 ) -> tuple[list[wire.Link], wire.Ready | wire.PageParsed | wire.Listed | wire.Failed]:
     assert process.stdin is not None and process.stdout is not None
-    for question in questions:
-        process.stdin.write(wire.frame(question))
+    for request in requests:
+        process.stdin.write(wire.frame(request))
     await process.stdin.drain()
     links: list[wire.Link] = []
     while True:

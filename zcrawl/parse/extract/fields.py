@@ -1,9 +1,8 @@
-"""One field, compiled: from a page and a place on it to a value. Called by `parse.extract.plan`.
-Pure.
+"""Read the value of one compiled field from a page. Called by `parse.extract.plan`. Pure.
 
-A field finds raw values (elements, or parts of JSON), takes their text, and converts it. Which ways
-it goes is decided once, when the job is compiled: a page has many fields, and most are the text or
-an attribute of one element.
+A field finds raw values (elements, or parts of JSON), takes their text, and converts it. How it
+does that is decided once, when the job is compiled, because a page has many fields. Most are the
+text or an attribute of one element.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from zcrawl.parse.extract.types import MAX_VALUE_CHARS, FieldProblem, converter,
 from zcrawl.text.expressions import compile_pattern
 
 MAX_LIST: Final = 10_000
-Raw = Any  # an element, or what JSON holds
+Raw = Any  # an element, or a JSON value
 Reader = Callable[[SourcePage, Raw], Iterator[Raw]]
 TextOf = Callable[[SourcePage, LexborNode], str | None]
 Typed = Callable[[SourcePage, Any], Any]
@@ -33,7 +32,7 @@ class FieldReader:
     def __init__(
         self, name: str, field: Field, path: str, counted: str, shared: bool = False
     ) -> None:
-        """`shared`: other fields at the same place have the same selector."""
+        """Compile a field. `shared`: other fields of the same scope have the same selector."""
         self.name = name
         self.default, self.required = field.default, field.required
         self.counted = counted  # the name under which its fill rate is shown
@@ -71,7 +70,7 @@ class FieldReader:
         return value
 
     def missing(self, value: Any) -> str | None:
-        """The path of a required field, here or inside, that has no value."""
+        """Return the path of a required field without a value: this one or one inside it."""
         if self.required and (value is None or value == [] or value == ""):
             return self.counted
         for element in value if isinstance(value, list) else [value]:
@@ -107,7 +106,7 @@ class FieldReader:
     # ------------------------------------------------------------ plain values
 
     def _value(self, page: SourcePage, scope: Raw) -> Any:
-        if self._css and isinstance(scope, LexborNode):  # most fields: no detour for them
+        if self._css and isinstance(scope, LexborNode):  # the fast way for most fields
             css = self._css
             node = page.first_at(scope, css) if self._shared else scope.css_first(css)
             value = None if node is None else self._text(page, node)
@@ -120,7 +119,8 @@ class FieldReader:
         return None if value is None else self._typed(page, value)
 
     def _values(self, page: SourcePage, scope: Raw) -> list[Any]:
-        """None of an element that says nothing, several with a pattern."""
+        """Return all values. An element without text has none; with a pattern it may have
+        several."""
         values: list[Any] = []
         text_of, typed, pattern = self._text, self._typed, self._pattern
         for raw in self._take(page, scope):
@@ -137,15 +137,15 @@ class FieldReader:
 
 
 def readers(fields: dict[str, Field], path: str, counted: str) -> list[FieldReader]:
-    """Of the fields of one place, in the order of the job file."""
-    sought = [field.css for field in fields.values() if not field.list and not field.fields]
+    """Return the readers of the fields of one scope, in the order of the job file."""
+    selectors = [field.css for field in fields.values() if not field.list and not field.fields]
     return [
         FieldReader(
             name,
             field,
             f"{path}.{name}",
             f"{counted}{name}",
-            shared=not field.list and sought.count(field.css) > 1,
+            shared=not field.list and selectors.count(field.css) > 1,
         )
         for name, field in fields.items()
     ]
@@ -188,14 +188,14 @@ def _typed(field: Field) -> Typed:
     return lambda page, value: (
         storable(value)
         if isinstance(value, str)
-        else value  # JSON is what it is, where nobody asks for a type
+        else value  # JSON stays as it is without a type
         if isinstance(value, dict | list)
         else storable(to_text(value))
     )
 
 
 def storable(text: str) -> str:
-    """A text that every store and format can take."""
+    """Return a text that every store and format accepts."""
     if len(text) > MAX_VALUE_CHARS:
         raise FieldProblem(f"a text of {len(text)} characters")
     if "\0" in text:
@@ -244,7 +244,7 @@ def _path_reader(search: Callable[[Any], Any], part: str | None, many: bool) -> 
         if value is None:
             return iter(())
         if isinstance(value, list):
-            # A single value of several is the first one, as with elements.
+            # A field without `list` takes the first value, as with elements.
             return (element for element in (value if many else value[:1]) if element is not None)
         return iter((value,))
 

@@ -1,9 +1,9 @@
-"""Items against the schema that a job states: a part of JSON Schema, checked by msgspec.
+"""Check items with the schema of a job: a part of JSON Schema, checked by msgspec.
 
 Called by `parse.extract.plan`, once per run to compile and once per item to check. Pure. The schema
-becomes a msgspec type, so a check costs about a microsecond and says where an item is wrong.
+becomes a msgspec type, so a check takes about a microsecond and reports where an item is wrong.
 Keywords that msgspec cannot check in bounded time, or at all (`pattern`, `$ref`, `anyOf` …), are
-refused when the job is read rather than ignored: the `re` of a field does what `pattern` would.
+refused when the job is read, not ignored; use `re` of a field instead of `pattern`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zcrawl.text.spelling import near_names
 
 MAX_DEPTH: Final = 8
 MOST_SHOWN: Final = 100  # characters of a value
-MOST_EXAMPLES: Final = 50  # reasons of one page that come with an example
+MOST_EXAMPLES: Final = 50  # reasons of one page that have an example
 _ANNOTATIONS: Final = frozenset(("title", "description", "$schema", "$id", "examples", "default"))
 _PLAIN: Final[dict[str, Any]] = {
     "string": str,
@@ -46,9 +46,9 @@ Check = Callable[[dict[str, Any]], tuple[str, str] | None]  # (where, what is wr
 
 
 def compile_check(schema: Mapping[str, Any], path: str) -> Check:
-    """A function from an item to where and how it breaks the schema, or None."""
+    """Return a function that says where and how an item breaks the schema, or None."""
     if schema.get("type", "object") != "object":
-        raise JobError(f"{path}.type is {schema['type']!r}; write 'object', which an item is")
+        raise JobError(f"{path}.type is {schema['type']!r}; an item is an object: write 'object'")
     item_type = _object(schema, path, 1)
 
     def check(item: dict[str, Any]) -> tuple[str, str] | None:
@@ -63,7 +63,7 @@ def compile_check(schema: Mapping[str, Any], path: str) -> Check:
 
 
 def describe(item: Mapping[str, Any], where: str, what: str) -> str:
-    """What is wrong with an item, for people: the field, its value cut short, and why."""
+    """Describe for people what is wrong with an item: the field, its shortened value, and why."""
     name = where if where in item else where.partition(".")[0].partition("[")[0]
     value = item.get(name)
     if value is None:
@@ -142,13 +142,14 @@ def _choice(schema: Mapping[str, Any], path: str) -> Any:
 
 
 def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
+    """Return a struct type for a schema of type object."""
     _refuse_unknown(schema, ("type", "properties", "required", "additionalProperties"), path)
     properties = schema.get("properties", {})
     required = schema.get("required", [])
-    closed = schema.get("additionalProperties", True)
+    allows_others = schema.get("additionalProperties", True)
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
         raise JobError(f"{path}: properties must be a table, and required a list")
-    if not isinstance(closed, bool):
+    if not isinstance(allows_others, bool):
         raise JobError(f"{path}.additionalProperties must be true or false")
     names = dict.fromkeys([*properties, *required])
     if not all(isinstance(name, str) for name in names):
@@ -159,17 +160,19 @@ def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
         field_type = Any
         if name in properties:
             field_type = _type(properties[name], f"{path}.properties.{name}", depth + 1)
-        own = f"f{number}"  # a property may have any name, a field of a struct may not
-        renamed[own] = name
+        field_name = f"f{number}"  # names of properties are free, names of struct fields are not
+        renamed[field_name] = name
         if name in required:
-            fields.append((own, field_type))
+            fields.append((field_name, field_type))
         else:
-            # A field that was not found is null in an item: that is how it is absent.
-            fields.append((own, field_type if field_type is Any else field_type | None, None))
+            # A missing field is null in an item.
+            fields.append(
+                (field_name, field_type if field_type is Any else field_type | None, None)
+            )
     fields.sort(key=len)
     try:
         return msgspec.defstruct(
-            "Item", fields, rename=renamed, forbid_unknown_fields=not closed, frozen=True
+            "Item", fields, rename=renamed, forbid_unknown_fields=not allows_others, frozen=True
         )
     except (TypeError, ValueError) as error:
         raise JobError(f"{path}: {error}") from None

@@ -1,7 +1,7 @@
-"""One page as extraction sees it: the tree or the JSON, and what is derived from it on demand.
+"""The page that extraction reads: the tree or the JSON, and data that is derived on demand.
 
-Used by `parse.extract.plan`. Pure. A page keeps the book of its fields: how often each was filled,
-empty or failed, and why.
+Used by `parse.extract.plan`. Pure. A page counts for each field how often it was filled, empty or
+failed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ FILLED, EMPTY, FAILED = range(3)
 
 
 class PageContext:
-    """What the pipeline knows of a page besides its body."""
+    """The facts of a page besides its body, from the pipeline."""
 
     __slots__ = ("label", "main", "url", "values")
 
     def __init__(
         self, url: str, label: str, values: Mapping[str, Any], main: Mapping[str, Any] | None
     ) -> None:
-        self.url = url  # after redirects: what links are relative to
+        self.url = url  # after redirects; links are relative to it
         self.label = label
         self.values = values
-        self.main = main  # {"text", "markdown"} or {"error"}, where the job asks for it
+        self.main = main  # {"text", "markdown"} or {"error"}, if the job needs it
 
 
 class SourcePage:
@@ -53,19 +53,19 @@ class SourcePage:
         self.follow_nofollow = follow_nofollow
         self.counts: dict[str, list[int]] = {}
         self._budget = budget
-        self._base = base  # None: not looked for yet
+        self._base = base  # None: not read yet
         self._parts: dict[str, Any] = {}
         self._at: LexborNode | None = None
         self._first: dict[str, LexborNode | None] = {}
 
     def check(self) -> None:
-        """Called between two steps. Raises TooCostly when the page has had its time here."""
+        """Raise TooCostly when the time of the page is over. Called between two steps."""
         if self._budget is not None:
             self._budget.check()
 
     @property
     def base(self) -> str:
-        """What relative URLs on this page mean: the first good <base>, else the page."""
+        """The base of relative URLs on this page: the first valid <base>, otherwise the page."""
         if self._base is None:
             self._base = self.facts.url
             for node in self.tree.tags("base") if self.tree is not None else ():
@@ -78,11 +78,11 @@ class SourcePage:
         return self._base
 
     def absolute(self, href: str) -> str:
-        """Where `href` leads from this page, of any scheme. Raises ValueError."""
+        """Return `href` as an absolute URL of any scheme. Raises ValueError."""
         return absolute(self.base, href, self.resolver.page_encoding)
 
     def part(self, name: str) -> Any:
-        """Structured data, read once per page."""
+        """Return structured data, read once per page."""
         if name not in self._parts:
             self._parts[name] = self._read(name)
         return self._parts[name]
@@ -109,7 +109,7 @@ class SourcePage:
         return self.title if name == "title" else self.facts.values[name]
 
     def first_at(self, scope: LexborNode, css: str) -> LexborNode | None:
-        """The first match, kept for the other fields of this place that look for the same."""
+        """Return the first match, cached for other fields with the same selector in this scope."""
         if scope is not self._at:
             self._at, self._first = scope, {}
         if css not in self._first:

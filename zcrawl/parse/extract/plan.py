@@ -1,8 +1,8 @@
 """The extraction plan of a job: compiled once per run, applied to every page.
 
-Called by the worker's pipeline (`parse.page` hands over the tree that is parsed anyway) and by
-commands that judge a job file. Pure. A page is read by one block: the one its link was followed
-to, else the first whose `match` holds. What an item lacks or breaks is told, never guessed.
+Called by the worker's pipeline (`parse.page` passes the tree that it has parsed) and by commands
+that check a job file. Pure. A page is read by one block: the one named by `to` on its link,
+otherwise the first whose `match` fits. Missing and invalid values are reported, never guessed.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclasses.dataclass(slots=True)
 class Extracted:
-    """What a page gave. `links` is None where the page's own links are to be followed."""
+    """The result of a page. `links` is None if all links of the page are to be followed."""
 
     items: list[bytes] = dataclasses.field(default_factory=list)
-    rejected: list[bytes] = dataclasses.field(default_factory=list)  # set aside, with the reason
-    problems: list[bytes] = dataclasses.field(default_factory=list)  # kept, with failed fields
+    rejected: list[bytes] = dataclasses.field(default_factory=list)  # rejected items with their
+    # reasons
+    problems: list[bytes] = dataclasses.field(default_factory=list)  # accepted items with failed
+    # fields
     reasons: dict[str, int] = dataclasses.field(default_factory=dict)  # of `rejected`
-    # Reason → what is wrong with the first item that was set aside for it.
+    # Reason → description of the first item that was rejected for it.
     examples: dict[str, str] = dataclasses.field(default_factory=dict)
     fields: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     links: list[Link] | None = None
@@ -60,28 +62,28 @@ class Extracted:
 
 
 class ExtractionPlan:
-    """All blocks of a job. Raises JobError for a selector, pattern or path that is none."""
+    """All blocks of a job. Raises JobError for an invalid selector, pattern or path."""
 
     def __init__(self, blocks: tuple[Block, ...], schema: Mapping[str, Any] | None = None) -> None:
-        """`schema` is for blocks without one of their own."""
+        """Compile the blocks. `schema` is for blocks without their own."""
         checks = compile_check(schema, "schema") if schema else None
         self._blocks = [
             _CompiledBlock(block, block_path(number, len(blocks)), len(blocks) == 1, checks)
             for number, block in enumerate(blocks, 1)
         ]
         self._named = {block.name: block for block in self._blocks if block.name}
-        # Whether a block may say which links count; else those of a page are all that it has.
+        # Whether a block chooses links; otherwise all links of a page are followed.
         self.picks_links = any(block.follow is not None for block in blocks)
         self.cost = greatest(cost for block in blocks for cost in _costs(block))
 
     def wants_main(self, url: str, label: str) -> bool:
-        """Whether a page at this place may need its main content: decided before it is read."""
+        """Return whether a page may need its main content; decided before it is read."""
         if label in self._named:
             return self._named[label].needs_main
         return any(block.needs_main and block.url_matches(url) for block in self._blocks)
 
     def apply(self, page: SourcePage) -> Extracted | None:
-        """None: the page belongs to no block."""
+        """Apply the block of the page; None if no block fits."""
         facts = page.facts
         block = self._named.get(facts.label)
         if block is None:
@@ -102,9 +104,9 @@ def _costs(block: Block) -> Iterator[SelectorCost]:
 class _CompiledBlock:
     def __init__(self, block: Block, path: str, single: bool, check: Check | None) -> None:
         self.name = block.name
-        # What fields are counted under: with several blocks each field says whose it is.
+        # Names of fields in statistics: with several blocks, the name of the block comes first.
         prefix = "" if single else (block.name or path)
-        self._called = block.name or path
+        self._display_name = block.name or path
         self.needs_main = any(field.main for _, field in walk(block.fields, ""))
         self._url = compile_pattern(block.match.url, f"{path}.match") if block.match.url else None
         self._css = check_css(block.match.css, f"{path}.match.css") if block.match.css else None
@@ -158,10 +160,10 @@ class _CompiledBlock:
                 item[reader.name] = reader.read(page, scope, errors)
             for name in self._structured:
                 item[name] = page.part(name)
-            why = self._wrong(item, errors)
+            why = self._rejection_reason(item, errors)
             try:
                 data = _encode(item)
-            except (RecursionError, ValueError) as error:  # nested too deeply, or no UTF-8
+            except (RecursionError, ValueError) as error:  # nested too deeply, or not UTF-8
                 self._reject(page, result, NOT_STORABLE, {"": str(error)}, None)
                 result.examples.setdefault(NOT_STORABLE, str(error))
                 continue
@@ -196,12 +198,13 @@ class _CompiledBlock:
             return
         try:
             result = self._item_json(page.json)
-        except FieldProblem:  # no list where one was expected: no items on this page
+        except FieldProblem:  # not the expected list: no items on this page
             return
         yield from result if isinstance(result, list) else [result] if result is not None else []
 
-    def _wrong(self, item: dict[str, Any], errors: dict[str, str]) -> str | None:
-        """Why it is set aside. The reason is counted, so it holds no value of the page."""
+    def _rejection_reason(self, item: dict[str, Any], errors: dict[str, str]) -> str | None:
+        """Return why an item is rejected. Reasons are counted, so they contain no values of the
+        page."""
         for reader in self._may_lack:
             missing = reader.missing(item[reader.name])
             if missing is not None:
@@ -222,7 +225,7 @@ class _CompiledBlock:
         result.reasons[reason] = result.reasons.get(reason, 0) + 1
         report = self._report(page, reason, errors, item)
         if result.size + len(report) > 2 * MAX_PAGE_BYTES - MAX_ITEM_BYTES:
-            return  # it is counted; a result must fit into a message
+            return  # only counted, because a result must fit into a message
         result.rejected.append(report)
         result.size += len(report)
 
@@ -232,7 +235,7 @@ class _CompiledBlock:
         return _encode(
             {
                 "url": page.facts.values["url"],
-                "block": self._called,
+                "block": self._display_name,
                 "reason": reason,
                 "errors": errors,
                 "item": None if item is None else msgspec.Raw(item),
@@ -243,13 +246,13 @@ class _CompiledBlock:
 
     def _read_links(self, page: SourcePage, result: Extracted, rules: list[_Rule]) -> None:
         links: dict[bytes, Link] = {}
-        paging: dict[bytes, None] = {}  # whichever rule says so
+        paging: dict[bytes, None] = {}  # if any rule has `paging`
         for rule in rules:
             keys = []
             for link in rule.links(page):
                 if rule.paging:
                     paging[link[1]] = None
-                if link[1] not in links:  # the first rule that names a link decides
+                if link[1] not in links:  # the first rule that finds a link decides
                     links[link[1]] = link
                     keys.append(link[1])
             if rule.to and keys:
@@ -285,7 +288,7 @@ class _Rule:
             attributes = node.attributes
             if "href" in attributes or "src" in attributes:
                 links = [attributes]
-            else:  # not a link itself: those within it
+            else:  # not a link itself: the links inside it
                 links = [inner.attributes for inner in node.css("a[href]")]
             for link in links:
                 if page.follow_nofollow or not says_nofollow(link.get("rel")):
@@ -296,7 +299,7 @@ class _Rule:
             return
         try:
             result = self._json(page.json)
-        except FieldProblem:  # the page has another shape: nothing to follow
+        except FieldProblem:  # the page has another structure: nothing to follow
             return
         for href in result if isinstance(result, list) else [result]:
             if isinstance(href, str):

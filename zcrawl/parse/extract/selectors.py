@@ -1,6 +1,7 @@
-"""CSS selectors and JMESPath expressions of a job, as extraction uses them. Compiled once per run,
-for `parse.extract.plan` and `parse.extract.fields`. Pure. Patterns and paths are compiled by
-`text.expressions`, which the leader has too; selectors need lexbor, which only workers have.
+"""Compile the CSS selectors and JMESPath expressions of a job, once per run.
+
+Called by `parse.extract.plan` and `parse.extract.fields`. Pure. `text.expressions`, which the
+leader uses too, compiles patterns and paths; selectors need lexbor, which only workers load.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PROBE = LexborHTMLParser("<p>")
 
 
 def check_css(selector: str, path: str) -> str:
-    """The selector, if lexbor takes it."""
+    """Return the selector if lexbor accepts it; otherwise JobError."""
     try:
         _PROBE.css_first(selector)
     except SelectolaxError:
@@ -31,7 +32,7 @@ def check_css(selector: str, path: str) -> str:
 
 
 def compile_path(expression: str, path: str) -> Callable[[Any], Any]:
-    """A search whose failures are those of a field."""
+    """Return a search function whose failures are `FieldProblem`."""
     import jmespath  # 10 ms of a start that most jobs do not need
 
     compiled = expressions.compile_path(expression, path)
@@ -46,7 +47,7 @@ def compile_path(expression: str, path: str) -> Callable[[Any], Any]:
 
 
 def _advice(selector: str) -> str:
-    """What people who know Scrapy or XPath have to write here."""
+    """Return advice for people who write selectors of Scrapy or XPath."""
     name, pseudo, rest = selector.partition("::")
     if pseudo and rest == "text":
         return f"; the text of an element is taken by itself: write {name!r}"

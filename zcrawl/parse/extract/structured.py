@@ -1,8 +1,8 @@
-"""What a page says of itself for machines: JSON-LD, OpenGraph and microdata.
+"""Read the structured data of a page: JSON-LD, OpenGraph and microdata.
 
-Called by `parse.extract.page_facts` for jobs that ask for it. Pure. Broken pieces are left out: a
-page with one bad script still has its others. JSON-LD and microdata come as one object by type,
-which is what a job wants to name: {"Product": {...}, "all": [{...}, ...]}.
+Called by `parse.extract.page_facts` for jobs that use it. Pure. Broken pieces are left out: a page
+with one bad script still has its others. JSON-LD and microdata are returned by type, so that a job
+can select by type: {"Product": {...}, "all": [{...}, ...]}.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def jsonld(tree: LexborHTMLParser) -> dict[str, Any]:
 
 
 def _collect(value: Any, objects: list[dict[str, Any]]) -> None:
-    """Objects at the top, in lists, and in a @graph, in their order."""
+    """Collect objects at the top, in lists, and in a @graph, in their order."""
     waiting = [value]
     while waiting and len(objects) < MAX_OBJECTS:
         entry = waiting.pop(0)
@@ -50,6 +50,7 @@ def _collect(value: Any, objects: list[dict[str, Any]]) -> None:
 
 
 def _by_type(objects: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    """Return the first object of each type by its short name, and all objects as `all`."""
     result: dict[str, Any] = {}
     for entry in objects:
         kinds = entry.get(key)
@@ -60,7 +61,7 @@ def _by_type(objects: list[dict[str, Any]], key: str) -> dict[str, Any]:
 
 
 def opengraph(tree: LexborHTMLParser) -> dict[str, Any]:
-    """Property → content; a list where a property is there more than once (og:image)."""
+    """Return property → content; a list if a property occurs more than once (og:image)."""
     result: dict[str, Any] = {}
     for meta in tree.css("meta[property][content]")[:MAX_OBJECTS]:
         attributes = meta.attributes
@@ -82,8 +83,8 @@ def microdata(
     absolute: Callable[[str], str],
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """`absolute` resolves a link of the page. `check` is called for each property, and may end it
-    by an exception."""
+    """Return the microdata. `absolute` resolves a link of the page. `check` is called for each
+    property, and may stop the reading with an exception."""
     nodes = tree.css("[itemscope]")[:MAX_OBJECTS]
     if not nodes:
         return {}
@@ -112,7 +113,7 @@ def microdata(
 
 
 def _holder(node: LexborNode, items: dict[int, dict[str, Any]]) -> dict[str, Any] | None:
-    """The item that a property belongs to: the nearest one around it."""
+    """Return the item of a property: the nearest one around it."""
     parent = node.parent
     while parent is not None:
         item = items.get(parent.mem_id)
@@ -123,7 +124,7 @@ def _holder(node: LexborNode, items: dict[int, dict[str, Any]]) -> dict[str, Any
 
 
 def _shallow(item: dict[str, Any]) -> bool:
-    """Whether it nests no deeper than anybody means: JSON writers descend into each level."""
+    """Return whether it is not nested too deep, because JSON encoders recurse into each level."""
     level: list[Any] = [item]
     for _ in range(_MAX_SCOPES):
         level = [
@@ -152,6 +153,6 @@ def _value(node: LexborNode, absolute: Callable[[str], str], check: Check) -> st
         return attributes.get("value") or ""
     if tag == "time" and attributes.get("datetime"):
         return attributes["datetime"] or ""
-    if attributes.get("content") is not None:  # not in the standard, on most shops' pages
+    if attributes.get("content") is not None:  # not in the standard, but on pages of most shops
         return attributes["content"] or ""
     return words_of(node, check)

@@ -33,7 +33,7 @@ class Recording:
         self, assignment: Assignment, spec: JobSpec, headers: Mapping[str, str], keep: Keep
     ) -> None:
         """`headers` are those of the run, for engines that do not report what they sent."""
-        self._one, self._headers, self._keep = assignment, headers, keep
+        self._assignment, self._headers, self._keep = assignment, headers, keep
         written = [
             *spec.fetch.headers.items(),
             *(x for s in spec.fetch.header_sets for x in s.items()),
@@ -77,7 +77,7 @@ class Recording:
             final_url, elapsed_ms = page.final_url, page.elapsed_ms
         return msgspec.json.encode(
             Capture(
-                url=self._one.url,
+                url=self._assignment.url,
                 final_url=final_url,
                 status=last.status,
                 headers=last.headers,
@@ -85,8 +85,8 @@ class Recording:
                 at=last.at,
                 body=last.body,
                 elapsed_ms=elapsed_ms,
-                depth=self._one.depth,
-                parent=self._one.parent,
+                depth=self._assignment.depth,
+                parent=self._assignment.parent,
                 method=last.method,
                 sent=last.sent,
                 form=last.form,

@@ -44,7 +44,7 @@ class Sending:
         self._rules = rules
         self._most_s = most_s
         self.extra: Extra = decode(assignment.extra)
-        self._one = assignment
+        self._assignment = assignment
         self._headers = {**headers, **self.extra.headers}
         self._middlewares = middlewares
         self.out: Outgoing | None = None  # the last request with its answer
@@ -55,7 +55,7 @@ class Sending:
     ) -> Response:
         extra = self.extra
         headers = {**self._headers, **condition}
-        out = Outgoing(url, extra.method, headers, extra.body, extra.meta, self._one.attempt)
+        out = Outgoing(url, extra.method, headers, extra.body, extra.meta, self._assignment.attempt)
         for name, middleware in self._middlewares:
             await self._called(name, middleware.before_request, out)
         if out.method == "GET" and not out.body:
@@ -81,10 +81,10 @@ class Sending:
         onward = _onward(self.extra, status)
         headers = {k: v for k, v in onward.headers.items() if k.lower() not in _PRIVATE}
         onward = msgspec.structs.replace(onward, headers=headers, redirected=True)
-        own_key = request_key(self._one.url, decode(self._one.extra), self._rules)
+        own_key = request_key(self._assignment.url, decode(self._assignment.extra), self._rules)
         key = redirect_key(url, onward, own_key, self._rules)
         attempt.handover = None
-        attempt.requests = [(url, key, self._one.prio, encode(onward))]
+        attempt.requests = [(url, key, self._assignment.prio, encode(onward))]
         return attempt
 
     async def change_items(self, attempt: Attempt) -> None:
@@ -97,7 +97,11 @@ class Sending:
         if not self._middlewares or not attempt.items or page is None:
             return
         facts = PageFacts(
-            self._one.url, page.final_url, attempt.status, self._one.depth, page.fetched_at
+            self._assignment.url,
+            page.final_url,
+            attempt.status,
+            self._assignment.depth,
+            page.fetched_at,
         )
         kept = []
         dropped: Counter[str] = Counter()
