@@ -65,7 +65,7 @@ def _check_engine(spec: JobSpec) -> None:
     name = spec.fetch.engine
     if name in ENGINES:
         return
-    if plugins.found("fetchers", name) is None:
+    if plugins.find_entry_point("fetchers", name) is None:
         _refuse("fetch.engine", name, [*ENGINES, *plugins.names("fetchers")], "engine")
     _check_plugin("fetch.engine", "fetchers", name, spec)
 
@@ -84,7 +84,7 @@ def _check_plugins(spec: JobSpec) -> None:
     }
     for key, (group, names) in uses.items():
         for name in names:
-            if plugins.found(group, name) is None:
+            if plugins.find_entry_point(group, name) is None:
                 builtin = [CRAWL] if key == "kind" else []
                 _refuse(key, name, [*builtin, *plugins.names(group)], group.removesuffix("s"))
             _check_plugin(key, group, name, spec)

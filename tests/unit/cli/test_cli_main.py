@@ -125,7 +125,7 @@ def test_the_version_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> Non
         (["crawl", "https://x/", "--out", "x.warc"], ".parquet, .warc.gz"),
         (["crawl", "--job", "/nope.toml"], "/nope.toml: no such file; `zcrawl init nope` writes"),
         (["crawl", "--seeds", "/nope.txt"], "--seeds /nope.txt: no such file"),
-        (["crawl", "--resume", "https://x/"], "--resume goes on with what was submitted"),
+        (["crawl", "--resume", "https://x/"], "--resume continues the submitted crawl"),
         (["crawl", "--resume", "--data", "/nope"], "/nope does not exist"),
         (["submit", "https://x/", "--update", "--again"], "cannot be used together"),
         (["submit", "a.toml", "https://x/"], "a.toml is a job file, and URLs were given too"),
