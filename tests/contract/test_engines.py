@@ -57,7 +57,7 @@ async def test_more_body_than_announced_loses_only_the_excess(
 
 @pytest.mark.parametrize("status", [201, 204, 301, 304, 404, 429, 500, 503, 999])
 async def test_every_status_is_an_answer(engine: Engine, web: MisbehavingWeb, status: int) -> None:
-    """A status is no error at this level, and no redirect is followed."""
+    """A status is not an error at this level, and no redirect is followed."""
     response = await engine.get(web.url(f"/status/{status}"), HEADERS, PATIENT)
     assert response.status_code == status
 
@@ -66,7 +66,7 @@ async def test_every_status_is_an_answer(engine: Engine, web: MisbehavingWeb, st
 async def test_a_body_where_none_belongs_is_lost_with_its_connection(
     engine: Engine, web: MisbehavingWeb, status: int
 ) -> None:
-    """Bytes behind a status that has no body are no error, and not the next answer."""
+    """Bytes after a status without a body are not an error, and not the next answer."""
     response = await engine.get(web.url(f"/body-after/{status}"), HEADERS, PATIENT)
     assert (response.status_code, response.content) == (status, b"")
     after = await engine.get(web.url("/status/200"), HEADERS, PATIENT)
@@ -112,7 +112,7 @@ async def test_a_redirect_without_location_is_an_answer_too(
 async def test_a_flaky_server_is_not_asked_again_behind_the_frontiers_back(
     engine: Engine, web: MisbehavingWeb
 ) -> None:
-    """Retries are decided elsewhere: each get costs one request, and its failure is told."""
+    """An engine does not retry: each get is one request, and its failure is reported."""
     assert (await engine.get(web.url("/flaky/3"), HEADERS, PATIENT)).status_code == 500
     assert (await engine.get(web.url("/flaky/3"), HEADERS, PATIENT)).status_code == 503
     assert web.hits("/flaky/3") == 2
@@ -199,7 +199,7 @@ async def test_the_headers_are_those_of_the_caller(engine: Engine, web: Misbehav
 async def test_a_mapping_that_is_changed_between_two_requests_is_sent_as_it_is(
     engine: Engine, web: MisbehavingWeb
 ) -> None:
-    """Whoever keeps one mapping of headers and changes it is not answered from a memory of it."""
+    """If a caller changes its mapping of headers, the next request has the new headers."""
     headers = dict(HEADERS)
     for number in ("1", "2"):
         headers["X-Number"] = number

@@ -1,4 +1,4 @@
-"""What is no HTTP is told from what broke off, at once, and by the same name on every engine."""
+"""Every engine distinguishes answers that are not HTTP from answers that were cut off."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def test_a_reset_stream_is_the_failure_of_its_page_and_may_pass(
 
 
 async def test_all_streams_reset_at_once(engine: HttpxEngine, web: Http2Web) -> None:
-    """Each is told so, and the next time they are pages."""
+    """Each gets the failure, and the next time they are pages."""
     paths = [f"/reset/CANCEL/before/1?{n}" for n in range(10)]
     first = await asyncio.gather(*(get(engine, web, path) for path in paths))
     assert [getattr(error, "code", error) for error in first] == ["http2"] * 10

@@ -100,7 +100,7 @@ async def test_a_host_is_not_forgotten_while_it_is_asked(monkeypatch: pytest.Mon
 def test_only_what_can_be_sent_as_it_is_is_plain(
     url: str, plain: tuple[str, str, str] | None
 ) -> None:
-    """A password, a fragment or a character that would end the request line is no plain GET."""
+    """A URL with a password, a fragment or a character that ends the line is not a plain GET."""
     assert split_plain(url) == plain
 
 

@@ -1,4 +1,4 @@
-"""Mistakes that people make, each through the real command: what is told, where, and the exit code.
+"""Mistakes of users, each through the real command: the message, its stream, and the exit code.
 
 All of these end before a page is fetched: nothing listens at the address of the seeds.
 """
