@@ -328,14 +328,14 @@ class Tables:
             kept.setdefault(seq, detail)
 
     def drop_examples(self, seq: int) -> None:
-        """The request did not end so after all."""
+        """Remove the examples of a request that now ends in another way."""
         for key in list(self.examples):
             self.examples[key].pop(seq, None)
             if not self.examples[key]:
                 del self.examples[key]
 
     def end(self, run: FakeRun, state: RunState, reason: str, now: float) -> None:
-        """One row: what is pending counts as skipped from now on, its rows are swept later."""
+        """End a run. Pending requests now count as skipped; their rows are swept later."""
         run.state, run.reason, run.ended_at, run.seeding = state, reason, now, False
         if run.pending:
             self.tally(run.id, "skipped", skip_reason(state, reason), run.pending)
