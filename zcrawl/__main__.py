@@ -1,4 +1,4 @@
-"""`python -m zcrawl` is `zcrawl`."""
+"""Run the command `zcrawl` by `python -m zcrawl`."""
 
 from zcrawl.cli.main import main
 

@@ -1,8 +1,8 @@
-"""The configuration: what this machine's zcrawl does unless a command says otherwise.
+"""The configuration of zcrawl on this machine.
 
 Called by the CLI, which reads the file. Pure. Each value comes from the first of these that has
 it: a flag, an environment variable ZCRAWL_SECTION__KEY, the TOML file, the default; `Resolved`
-remembers which, and `zcrawl config show` tells it.
+remembers which, and `zcrawl config show` prints it.
 """
 
 import math
@@ -19,7 +19,7 @@ from zcrawl.text.patterns import lazy_pattern
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
 _SECRET_NAME: Final = lazy_pattern(r"[A-Za-z0-9_]+")  # a part of a variable's name
 ENV_PREFIX: Final = "ZCRAWL_"
-# Names with the prefix that belong to something else: a switch of the CLI, and click's completion.
+# Variables with the prefix that are not keys: a switch of the CLI, and click's completion.
 SECRET_PREFIX: Final = "ZCRAWL_SECRET_"
 SECRETS: Final = "secrets"  # the section with a table for each secret
 SECRETS_PREFIX: Final = "ZCRAWL_SECRETS__"  # of its variables: ZCRAWL_SECRETS__NAME=host,host
@@ -27,14 +27,14 @@ ENV_OTHERS: Final = ("ZCRAWL_DEBUG", "ZCRAWL_CONFIG")
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much one machine does."""
+    """The limits of one machine."""
 
     slots: int = 32  # requests in flight per worker process
     processes: int = 0  # worker processes; 0: one per core
     rate: float = 0.0  # requests per second of one worker, all hosts together; 0: no cap
     bandwidth: float = 0.0  # bytes per second of one worker; 0: no cap
     tls_files: tuple[str, ...] = ()  # folders whose files jobs may name as certificates
-    stuck_after: float = 30.0  # seconds of CPU time after which a loop that stands still is ended
+    stuck_after: float = 30.0  # CPU seconds after which a process whose loop is stuck is ended
 
 
 class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,10 +50,10 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which cluster this node belongs to. Without [consul] or masters there is none."""
 
     name: str = "zcrawl"  # clusters of different names can share a Consul
-    id: str = ""  # this node's; empty: the host's name
-    masters: tuple[str, ...] = ()  # control addresses, where Consul is not asked
+    id: str = ""  # the name of this node; empty: the name of the machine
+    masters: tuple[str, ...] = ()  # control addresses, for nodes that do not use Consul
     allow_private: bool = False  # masters: jobs may reach addresses that are not public
-    allow_code: bool = False  # masters: jobs may bring a spider's file, which workers run
+    allow_code: bool = False  # masters: jobs may contain a spider's file, which workers run
 
 
 class ConsulConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,30 +64,30 @@ class ConsulConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What masters write to, and `zcrawl export` reads."""
+    """The database that masters write and `zcrawl export` reads."""
 
     urls: tuple[str, ...] = ()  # mysql://user:password@host:3306/zcrawl, one replicated database
 
 
 class MeshConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A master's three sockets, and the keys of all who talk to them."""
+    """The three sockets of a master, and the keys for connections to them."""
 
     bind: str = "127.0.0.1"
-    advertise: str = ""  # what others connect to; empty: the address that is bound
-    control_port: int = 7600  # 0: any free one
+    advertise: str = ""  # the address that others connect to; empty: the one of `bind`
+    control_port: int = 7600  # 0: any free port
     reports_port: int = 7601
     events_port: int = 7602
     key_file: str = ""  # this node's keys, made by `zcrawl keys new`; empty: no encryption
-    server_key: str = ""  # the masters' public key, for those who connect to them
+    server_key: str = ""  # workers and clients: the public key of the masters
     allow_file: str = ""  # masters: the public keys that may connect
-    insecure: bool = False  # bind an address that others reach, without keys
+    insecure: bool = False  # allow an address that other machines can reach, without keys
 
 
 class BodiesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where kept bodies lie: the same place for every node of a cluster."""
+    """Where bodies are stored: the same place for every node of a cluster."""
 
     url: str = ""  # s3://bucket/prefix, or a folder; empty: a folder in data.dir
-    shared: bool = False  # the folder is one that all nodes reach under this name
+    shared: bool = False  # all nodes have this folder under the same name
 
 
 class OutputsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,11 +101,11 @@ class OutputsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SecretConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One secret of the workers. Its value is in the environment: ZCRAWL_SECRET_NAME."""
 
-    hosts: tuple[str, ...] = ()  # that it may be sent to: name, name:port, *.name
+    hosts: tuple[str, ...] = ()  # hosts that may get it: name, name:port, *.name
 
 
 class ConsoleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How `zcrawl console` looks, and what it can watch."""
+    """The look of `zcrawl console`, and the clusters that it can watch."""
 
     theme: str = ""  # a Textual theme, e.g. nord; empty: Textual's own
     keys: dict[str, str] = {}  # binding → keys, e.g. {"view.pause" = "f2"}
@@ -127,7 +127,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_cluster(self) -> bool:
-        """Whether commands talk to a cluster and not to a data folder."""
+        """Return whether commands talk to a cluster and not to a data folder."""
         return bool(self.consul.address or self.cluster.masters)
 
 
@@ -141,7 +141,7 @@ class Resolved(msgspec.Struct, frozen=True):
     origins: dict[str, str]
 
     def values(self) -> dict[str, Any]:
-        """For people: secrets are told to be there, and no more."""
+        """Return the values for people, with secrets hidden."""
         plain = msgspec.to_builtins(self.config)
         values = {key: plain[key.partition(".")[0]][key.partition(".")[2]] for key in self.origins}
         return values | {key: "(set)" for key in HIDDEN if values[key]}
@@ -153,7 +153,10 @@ def resolve(
     environ: Mapping[str, str],
     flags: Mapping[str, Any] | None = None,
 ) -> Resolved:
-    """`text` is the file's, None without one; `flags` has dotted keys, None values are unset."""
+    """Combine flags, environment, file and defaults into one configuration.
+
+    `text` is the text of the file; None: no file. `flags` has dotted keys; None: flag not given.
+    """
     values: dict[str, tuple[Any, str]] = {}
     if text is not None:
         for key, value in _flat(_table(text, source), source).items():
@@ -164,11 +167,11 @@ def resolve(
             values[key] = (value, "flag")
     nested: dict[str, dict[str, Any]] = {}
     for key, (value, origin) in values.items():
-        # One by one, so that an error can name the place that the value came from.
+        # Each value alone, so that an error can name the place where the value comes from.
         section, _, name = key.partition(".")
         _convert({section: {name: value}}, origin, lax=origin.startswith(ENV_PREFIX))
         nested.setdefault(section, {})[name] = value
-    # Lax for all: each strict value has just been checked strictly.
+    # Lax conversion for all: the loop above has checked strict values strictly.
     config = _convert(nested, source, lax=True)
     config_keys = [*all_keys(), *(f"{SECRETS}.{name}" for name in config.secrets)]
     origins = {key: values[key][1] if key in values else "default" for key in config_keys}
@@ -176,7 +179,7 @@ def resolve(
 
 
 def all_keys() -> list[str]:
-    """All but those below [secrets], whose names are the operator's."""
+    """Return all keys except those below [secrets], whose names the operator chooses."""
     return [key for key in keys.dotted_keys(Config) if key != SECRETS]
 
 
@@ -217,7 +220,7 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     values: dict[str, tuple[Any, str]] = {}
     config_keys = all_keys()
     for name, value in sorted(environ.items()):
-        # A name without `__` is nobody's key: CI systems set ZCRAWL_THIS and ZCRAWL_THAT.
+        # A name without `__` cannot be a key: CI systems set names such as ZCRAWL_VERSION.
         if not name.startswith(ENV_PREFIX) or "__" not in name or name in ENV_OTHERS:
             continue
         if name.startswith(SECRET_PREFIX):
@@ -234,7 +237,7 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
 
 
 def _words(value: str) -> list[str]:
-    """A list in the environment: words between commas or spaces."""
+    """Split a list in the environment at commas or spaces."""
     return value.replace(",", " ").split()
 
 
@@ -278,7 +281,7 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
 
 
 def _check_rights(config: Config, origin: str) -> None:
-    """What jobs may use: a rule that cannot be read must not be taken for none."""
+    """Check the rules of what jobs may use, so that no rule is ignored because it is invalid."""
     prefixes = {
         "outputs.allow": config.outputs.allow,
         "worker.tls_files": config.worker.tls_files,

@@ -1,32 +1,32 @@
-"""The one error tree. Each error has a stable `code`, which is what counters, log events,
-`job --json` and exit codes show; the message is for people.
+"""The tree of all errors. Each error has a stable `code`, which counters, log events,
+`job --json` and exit codes show. The message is for people.
 
     ZcrawlError
     ├── UsageError            what the user typed or wrote is wrong (exit 2)
     │   ├── ConfigError       a config file, flag or environment variable
     │   ├── JobError          a job file or job spec
     │   │   └── BadExpression a regular expression that zcrawl does not run
-    │   └── BadUrl            a string that is no crawlable URL
-    ├── UnreachableError      nobody answers; trying again may help (exit 3)
-    ├── RefusedError          the cluster understood and said no (exit 1)
-    ├── FetchError            one fetch failed; carries its retry class
+    │   └── BadUrl            a string that is not a URL that can be crawled
+    ├── UnreachableError      no master or server answers; a retry may help (exit 3)
+    ├── RefusedError          the cluster refused the request (exit 1)
+    ├── FetchError            one fetch failed; has its retry class
     │   ├── BlockedAddress    the address guard refused to connect
-    │   └── AddressMoved      a host is not at the address that it is limited by
+    │   └── AddressMoved      a host has another address than the one its limits count
     ├── TooManySteps          an expression would take too long on a text
     ├── ParseError            a body that cannot be read as what it claims to be
     ├── SpiderError           a spider's own code failed, or had to be stopped
-    ├── PluginError           a plugin that is not there, or is not what it should be
-    ├── PageSkipped           a middleware does not want the page; the code is its reason
+    ├── PluginError           a plugin is missing or does not work
+    ├── PageSkipped           a middleware skipped the page; the code is its reason
     ├── MeshError
-    │   └── DecodeError       a frame that is no valid message
+    │   └── DecodeError       a frame that is not a valid message
     │       └── VersionMismatch  its sender speaks another version of the protocol
     └── StoreError
         ├── Fenced            a newer leader exists: the caller must step down
-        ├── StoreDataError    this data cannot be stored, ever (bisect and drop)
-        ├── StoreUnavailable  nothing was applied; the same call may work later
+        ├── StoreDataError    this data can never be stored (find it by bisection and drop it)
+        ├── StoreUnavailable  nothing was written; the same call may work later
         │   └── DiskFull
-        ├── CommitUnknown     the commit may or may not have been applied: reload
-        └── StoreCorrupt      the database cannot be read; needs a person
+        ├── CommitUnknown     the commit may or may not have happened: reload
+        └── StoreCorrupt      the database cannot be read; a person must repair it
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class JobError(UsageError):
 
 
 class BadExpression(JobError):
-    """`position` is the place in the expression, counted from 0."""
+    """A regular expression is refused. `position` in the expression is counted from 0."""
 
     code = BAD_EXPRESSION
 
@@ -102,7 +102,10 @@ class BadExpression(JobError):
 
 
 class BadUrl(UsageError):
-    """`code` is one of bad_url, url_too_long, unsupported_scheme, password_in_url."""
+    """A string is not a URL that can be crawled.
+
+    `code` is one of bad_url, url_too_long, unsupported_scheme, password_in_url.
+    """
 
     code = BAD_URL
 
@@ -117,12 +120,12 @@ class RefusedError(ZcrawlError):
 
 
 class RetryClass(enum.StrEnum):
-    """What a failure says about trying again."""
+    """Whether and how a failed request is tried again."""
 
-    TRANSIENT = "transient"  # likely to pass: backoff and try again
-    THROTTLED = "throttled"  # the server asked for patience: honour Retry-After
-    PERMANENT = "permanent"  # the same request will fail the same way
-    POSTPONED = "postponed"  # the page was not asked: again later, and no attempt is counted
+    TRANSIENT = "transient"  # probably temporary: try again after a growing delay
+    THROTTLED = "throttled"  # the server asked for fewer requests: respect Retry-After
+    PERMANENT = "permanent"  # the same request would fail again
+    POSTPONED = "postponed"  # the page was not requested: try later, without counting an attempt
 
 
 class FetchError(ZcrawlError):
@@ -139,12 +142,12 @@ class FetchError(ZcrawlError):
 
     @property
     def reason(self) -> str:
-        """What is stored with the URL that failed so."""
+        """Return the reason that is stored with the failed URL."""
         return self.code
 
 
 class BlockedAddress(FetchError):
-    """`why` has the kind of address and the address, e.g. `private (10.1.2.3)`."""
+    """The address guard refused. `why` has kind and address, e.g. `private (10.1.2.3)`."""
 
     def __init__(self, url: str, why: str) -> None:
         message = f"{url[:300]}: {why}"
@@ -157,7 +160,7 @@ class BlockedAddress(FetchError):
 
 
 class AddressMoved(FetchError):
-    """Nothing was sent: the leader has to hear first that the host is at `address`."""
+    """A host has a new address. Nothing was sent, because the leader must learn it first."""
 
     def __init__(self, name: str, address: str) -> None:
         message = f"{name} is at {address}"
@@ -188,8 +191,8 @@ class PageSkipped(ZcrawlError):
 
 
 class PluginError(ZcrawlError):
-    MISSING = PLUGIN_MISSING  # nothing of that name is installed here
-    BROKEN = PLUGIN_BROKEN  # it is there, and cannot be loaded or made
+    MISSING = PLUGIN_MISSING  # no plugin of that name is installed here
+    BROKEN = PLUGIN_BROKEN  # it is installed, but cannot be loaded or created
     code = PLUGIN
 
 

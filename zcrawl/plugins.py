@@ -1,9 +1,10 @@
-"""What others can add to zcrawl, and how it is found: entry points by name, loaded when first used.
+"""The interfaces of plugins, and how plugins are found: entry points, loaded when first used.
 
 A package declares `[project.entry-points."zcrawl.middlewares"] stamp = "my_package:Stamp"`; a job
-names `stamp`. Called by the worker for jobs that name plugins; nothing here runs for others. What
-an entry point leads to is called once per run with the job's `[plugins.NAME]` table and gives an
-object of the group's Protocol. docs/plugins.md is the guide, `testing.plugin_contract` the test.
+names `stamp`. Called by the worker for jobs that name plugins; nothing here runs for other jobs.
+The object of an entry point is called once per run with the job's `[plugins.NAME]` table, and must
+return an object of the group's Protocol. docs/plugins.md is the guide, `testing.plugin_contract`
+has tests for authors of plugins.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class Skip(Exception):
-    """Raised by a middleware: this page is not wanted. The reason is kept with the page."""
+    """Raised by a middleware to skip the page. The reason is stored with the page."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -35,7 +36,7 @@ class Skip(Exception):
 
 
 class Drop(Exception):
-    """Raised by a middleware's `before_item`: this item is not stored. Counted by the reason."""
+    """Raised by a middleware's `before_item` to drop the item. Drops are counted by reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -43,8 +44,8 @@ class Drop(Exception):
 
 
 class Outgoing(msgspec.Struct):
-    """A request before it is sent. Headers, body and method may be changed; the URL may not: its
-    host was paced, and it was judged by robots.txt and the scope."""
+    """A request before it is sent. Headers, body and method may be changed, but not the URL,
+    because pace, robots.txt and scope were checked for this URL."""
 
     url: str
     method: str
@@ -60,7 +61,7 @@ class Outgoing(msgspec.Struct):
 
 
 class PageFacts(msgspec.Struct, frozen=True):
-    """The page that an item is of."""
+    """The page of an item."""
 
     url: str
     final_url: str
@@ -70,7 +71,7 @@ class PageFacts(msgspec.Struct, frozen=True):
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """What a parser found. Links may be relative to the page."""
+    """The result of a parser. Links may be relative to the page."""
 
     items: Sequence[Mapping[str, Any]] = ()
     links: Sequence[str] = ()
@@ -78,11 +79,11 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One piece of a job that is no crawl. After a crash it comes again."""
+    """One part of a job that is not a crawl. After a crash it may run again."""
 
     job: Mapping[str, Any]  # the job file's table, with all defaults
     run: int
-    url: str | None  # the seed that it is about; None: the job has no seeds, and this one task
+    url: str | None  # the seed of this task; None: the job has no seeds and only this task
     attempt: int  # from 1
 
 
@@ -90,27 +91,27 @@ Maybe: TypeAlias = _T | Awaitable[_T]
 
 
 class Middleware:
-    """Three points on a page's way; override what is needed, plain or async. Each may raise Skip;
-    any other exception fails the page (`middleware_error`) and nothing else. A middleware need not
-    inherit from this: an object with any of the three methods is one."""
+    """Three methods that are called while a page is processed; override the needed ones, plain or
+    async. Each may raise Skip. Any other exception fails only this page (`middleware_error`). A
+    middleware need not inherit from this class: any of the three methods is enough."""
 
     def before_request(self, request: Outgoing) -> Maybe[None]:
-        """Change the request that is about to be sent; also before each redirect's."""
+        """Change the request before it is sent; called for each redirect, too."""
         return None
 
     def after_response(
         self, request: Outgoing, response: httpx.Response
     ) -> Maybe[httpx.Response | None]:
-        """Another answer instead of this one; None: it stays."""
+        """Return another response instead of this one; None: keep it."""
         return None
 
     def before_item(self, item: dict[str, Any], page: PageFacts) -> Maybe[dict[str, Any] | None]:
-        """The item as it is to be stored; None, or Drop with a reason: it is not stored."""
+        """Return the item to store. To drop it, return None, or raise Drop with a reason."""
         return item
 
 
 class _Adapted(Middleware):
-    """An object with some of the methods of a Middleware, completed by those that do nothing."""
+    """An object with some methods of a Middleware; the missing ones do nothing."""
 
     def __init__(self, plugin: Any) -> None:
         self._before_request = getattr(plugin, "before_request", None) or super().before_request
@@ -129,7 +130,7 @@ class _Adapted(Middleware):
 
 @runtime_checkable
 class Parser(Protocol):
-    """Reads pages of a kind, instead of zcrawl. Called in a thread."""
+    """Parse pages of some kind instead of zcrawl's own parser. Called in a thread."""
 
     def accepts(self, url: str, content_type: str) -> bool: ...
 
@@ -138,9 +139,8 @@ class Parser(Protocol):
 
 @runtime_checkable
 class Fetcher(Protocol):
-    """One way to do one request: `fetch.ports.Engine`, where the arguments are explained. It never
-    follows redirects, raises FetchError and nothing else, and asks `limits.guard` before it
-    connects."""
+    """Send one request. `fetch.ports.Engine` explains the arguments. A fetcher never follows
+    redirects, raises only FetchError, and calls `limits.guard` before it connects."""
 
     async def get(self, url: str, headers: Mapping[str, str], limits: Any) -> httpx.Response: ...
 
@@ -153,10 +153,10 @@ class Fetcher(Protocol):
 
 @runtime_checkable
 class ItemStore(Protocol):
-    """A place for items outside, on the master that leads: `output.to = ["plugin:NAME"]`. After a
-    crash `put` comes again with the same name, the same items and maybe more behind them: it
-    replaces what the name held. A run without items is one `put` of none. May block; what it raises
-    is tried again."""
+    """An external store of items, called on the leading master: `output.to = ["plugin:NAME"]`.
+    After a crash, `put` is called again with the same name and the same items, perhaps followed by
+    more; it must replace what it stored under that name. A run without items is one `put` without
+    items. The methods may block. After an exception the call is repeated."""
 
     def put(self, name: str, items: Sequence[bytes]) -> None: ...
 
@@ -165,10 +165,10 @@ class ItemStore(Protocol):
 
 @runtime_checkable
 class Executor(Protocol):
-    """Does a job that is no crawl: its `kind` is the plugin's name. Called once per seed, or once
-    for a job without any; plain (in a thread) or async. What it gives is kept as an item. It may
-    raise Skip, or a FetchError that says whether to try again; whatever else it raises is tried
-    again, as often as the job says."""
+    """Run a job that is not a crawl; the job's `kind` is the name of the plugin. Called once per
+    seed, or once for a job without seeds; plain (in a thread) or async. The returned mapping is
+    stored as an item. It may raise Skip, or a FetchError that says whether to try again. After any
+    other exception the task is tried again, as often as the job allows."""
 
     def execute(self, task: Task) -> Maybe[Mapping[str, Any] | None]: ...
 
@@ -182,8 +182,8 @@ PROTOCOLS: Final[dict[str, type]] = {
 }
 
 
-def found(group: str, name: str) -> EntryPoint | None:
-    """The entry point, if a package that is installed here declares it."""
+def find_entry_point(group: str, name: str) -> EntryPoint | None:
+    """Return the entry point of a plugin, or None if no installed package declares it."""
     assert group in GROUPS, group
     from importlib.metadata import entry_points  # 10 ms of a start that most jobs do not need
 
@@ -191,39 +191,39 @@ def found(group: str, name: str) -> EntryPoint | None:
 
 
 def names(group: str) -> list[str]:
-    """The names of all plugins of a group that packages here declare."""
+    """Return the names of all plugins of a group that installed packages declare."""
     from importlib.metadata import entry_points
 
     return sorted({entry.name for entry in entry_points(group=f"zcrawl.{group}")})
 
 
 def make(group: str, name: str, options: Mapping[str, Any] | None = None) -> Any:
-    """The plugin's object. PluginError names what is missing or wrong."""
+    """Create the object of a plugin. PluginError says what is missing or wrong."""
     kind = group.removesuffix("s")
-    entry = found(group, name)
+    entry = find_entry_point(group, name)
     if entry is None:
         raise PluginError(f"{kind} {name!r}", code=PluginError.MISSING)
     try:
         made = entry.load()(**(options or {}))
-    except Exception as error:  # foreign code: whatever it raises, the job learns of it
+    except Exception as error:  # foreign code can raise anything; the job gets its message
         raise PluginError(
             f"{kind} {name!r} ({entry.value}): {raised_text(error)}", code=PluginError.BROKEN
         ) from error
     problem = problem_of(group, made)
     if problem:
         raise PluginError(
-            f"{kind} {name!r} ({entry.value}) makes a {type(made).__name__}, which is no "
-            f"zcrawl.plugins.{PROTOCOLS[group].__name__}: {problem}",
+            f"{kind} {name!r} ({entry.value}) returns a {type(made).__name__}, "
+            f"which is not a zcrawl.plugins.{PROTOCOLS[group].__name__}: {problem}",
             code=PluginError.BROKEN,
         )
     return made
 
 
 def problem_of(group: str, plugin: object) -> str:
-    """Why an object cannot be a plugin of the group, with the method's name; empty if it can.
+    """Return why an object cannot be a plugin of the group, with the method; empty if it can.
 
-    It needs the methods of the group's Protocol, of a middleware at least one, and each must take
-    the arguments that zcrawl calls it with. A base class is never needed."""
+    It needs the methods of the group's Protocol (a middleware needs at least one of them), and each
+    must accept the arguments that zcrawl passes. A base class is never needed."""
     needed = _methods(PROTOCOLS[group])
     present = [name for name in needed if getattr(plugin, name, None) is not None]
     if group == "middlewares":
@@ -240,7 +240,7 @@ def problem_of(group: str, plugin: object) -> str:
 
 
 def _methods(protocol: type) -> dict[str, tuple[str, ...]]:
-    """Its public methods, each with the names of the arguments that it is called with."""
+    """Return the public methods of a Protocol, each with the names of its arguments."""
     return {
         name: tuple(inspect.signature(method).parameters)[1:]  # without self
         for name, method in vars(protocol).items()
@@ -253,7 +253,7 @@ def _wrong_call(method: object, arguments: tuple[str, ...]) -> str:
         return f"is not a method but a {type(method).__name__}"
     try:
         signature = inspect.signature(method)
-    except ValueError:  # written in C, and it does not say: the call will show
+    except ValueError:  # written in C, without a signature: the first call will show it
         return ""
     try:
         signature.bind(*arguments)
@@ -272,7 +272,7 @@ def make_middleware(name: str, options: Mapping[str, Any]) -> Middleware:
 
 
 def complete(plugin: Any) -> Middleware:
-    """A middleware with all its methods, whichever of them the plugin has."""
+    """Return a middleware with all three methods, even if the plugin has only some of them."""
     return plugin if isinstance(plugin, Middleware) else _Adapted(plugin)
 
 

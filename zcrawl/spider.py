@@ -1,8 +1,8 @@
-"""What a spider is written with: `from zcrawl.spider import Spider, Request, Page, on`.
+"""The classes for writing spiders: `from zcrawl.spider import Spider, Request, Page, on`.
 
 A spider is a class (or one function) whose handlers take a page and yield items and requests.
 It runs in a child process of a worker (`worker.extensions.spider_child`), one page at a time;
-robots.txt, pace and the address guard are the worker's business. docs/spiders.md is the guide.
+the worker takes care of robots.txt, pace and the address guard. docs/spiders.md is the guide.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = ["Handler", "Item", "Output", "Page", "Request", "Spider", "Yields", "
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """One request that a spider wants. A URL may be relative to the page that yields it."""
+    """A request that a spider yields. Its URL may be relative to the page of the handler."""
 
     url: str
-    handler: str | Callable[..., Any] = ""  # of the answer, or its name; empty: the spider chooses
+    handler: str | Callable[..., Any] = ""  # gets the page; empty: chosen by `on`, or `parse`
     method: str = "GET"
     body: bytes | str = b""
     json: Any = None  # instead of a body: sent as JSON
@@ -47,7 +47,7 @@ class Request:
     meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # given back as page.meta
 
 
-Item: TypeAlias = Any  # a dict, a dataclass or a msgspec.Struct: whatever becomes a JSON object
+Item: TypeAlias = Any  # a dict, a dataclass, a msgspec.Struct: anything that is a JSON object
 Output: TypeAlias = Request | Item
 Yields: TypeAlias = (
     Iterable[Output] | AsyncIterator[Output] | Awaitable[Iterable[Output] | None] | None
@@ -57,7 +57,7 @@ _H = TypeVar("_H", bound=Callable[..., Any])
 
 
 class Page:
-    """An answer, as a handler sees it. Parsed on demand, and only once."""
+    """A response, as a handler gets it. It is parsed when first needed, and only once."""
 
     def __init__(
         self,
@@ -85,12 +85,12 @@ class Page:
         self._rules = msgspec.structs.replace(DEFAULT, version=canonical_version)  # of the run
         self._headers: httpx.Headers | None = None
         self._text: str | None = None
-        self._encoding = "utf-8"  # known with the text
+        self._encoding = "utf-8"  # replaced when the text is decoded
         self._tree: LexborHTMLParser | None = None
 
     @property
     def headers(self) -> httpx.Headers:
-        """By name, whatever its case."""
+        """The headers, by name; upper and lower case do not matter."""
         if self._headers is None:
             self._headers = httpx.Headers(self.raw_headers)
         return self._headers
@@ -102,7 +102,7 @@ class Page:
 
     @property
     def text(self) -> str:
-        """The body in the encoding that its headers or itself tell."""
+        """The body as text, in the encoding that the headers or the page name."""
         if self._text is None:
             kind = next((v for k, v in self.raw_headers if k.lower() == "content-type"), "")
             self._text, self._encoding = decode(self.body, kind)
@@ -121,42 +121,42 @@ class Page:
         return self._tree
 
     def css(self, selector: str) -> list[LexborNode]:
-        """All elements that match."""
+        """Return all elements that match a selector."""
         return self.tree.css(selector)
 
     def first(self, selector: str) -> LexborNode | None:
         return self.tree.css_first(selector)
 
     def text_of(self, selector: str, default: str = "") -> str:
-        """The text of the first element that matches, on one line."""
+        """Return the text of the first element that matches, on one line."""
         node = self.first(selector)
         return default if node is None else words_of(node)
 
     def json(self) -> Any:
-        """The body as JSON; ValueError if it is none."""
+        """Return the body as JSON; raise ValueError if it is not JSON."""
         return _json.loads(self.body)
 
     @property
     def links(self) -> list[str]:
-        """Where the page links to: absolute, in canonical form, each once."""
+        """The links of the page: absolute, in canonical form, without repeats."""
         tree, resolver = self.tree, LinkResolver(self._rules)
         links, _ = links_of(tree, self.url, True, resolver.for_page(self.encoding))
         return [url for url, _ in links]
 
     def encode_query(self, href: str) -> str:
-        """The same link with an ASCII query, as browsers write it on a page in this encoding."""
+        """Return the link with an ASCII query, encoded as browsers do on such a page."""
         if uses_page_encoding(self.encoding, self._rules):
             return encode_query(href, self.encoding)
         return href
 
     def join(self, href: str) -> str:
-        """What `href` means on this page, in canonical form; errors.BadUrl if it is nothing."""
+        """Return the absolute URL of `href`, in canonical form; raise errors.BadUrl if invalid."""
         return join(self.url, href, self._rules, self.encoding)
 
     @property
     def response(self) -> httpx.Response:
-        """The same answer for code that knows httpx."""
-        gone = ("content-encoding", "content-length", "transfer-encoding")  # it is decoded
+        """Return the same response as an object of httpx."""
+        gone = ("content-encoding", "content-length", "transfer-encoding")  # the body is decoded
         kept = [pair for pair in self.raw_headers if pair[0].lower() not in gone]
         request = httpx.Request("GET", self.url)
         return httpx.Response(self.status, headers=kept, content=self.body, request=request)
@@ -166,8 +166,8 @@ class Page:
 
 
 def on(url: str = "", *, type: str = "") -> Callable[[_H], _H]:
-    """Marks the handler of a kind of pages: whose URL has the pattern `url`, or whose content
-    type begins with `type`. For pages whose request names no handler; the first one wins."""
+    """Mark the handler of some pages: the pattern `url` is found in their URL, or their content
+    type begins with `type`. Used if a page's request names no handler; the first match wins."""
     pattern = re.compile(url)
 
     def mark(function: _H) -> _H:
@@ -178,17 +178,18 @@ def on(url: str = "", *, type: str = "") -> Callable[[_H], _H]:
 
 
 class Spider:
-    """`start` yields the first requests; seeds of the job come as well. `parse` takes pages for
-    which no other handler is named or marked by `on`. The arguments are the job's `spider_args`."""
+    """The base class of spiders. `start` yields the first requests, in addition to the seeds of
+    the job. `parse` gets pages for which no other handler is named or marked by `on`. The arguments
+    of the class are the job's `spider_args`."""
 
     def start(self) -> Yields:
         return ()
 
     def parse(self, page: Page) -> Yields:
-        raise NotImplementedError(f"no handler takes {page.url}: write parse, or @on(...) one")
+        raise NotImplementedError(f"no handler takes {page.url}: write parse, or use @on(...)")
 
     def handler_for(self, page: Page) -> Handler:
-        """The handler that its request names, or of its kind, or `parse`."""
+        """Return the handler that the request names, else the marked one, else `parse`."""
         if page.handler:
             return _named(self, page.handler)
         for name, (pattern, kind) in self._kinds():
@@ -198,7 +199,7 @@ class Spider:
         return self.parse
 
     def _kinds(self) -> Iterator[tuple[str, tuple[re.Pattern[str], str]]]:
-        """In the order of writing, those of the class itself before those of its bases."""
+        """Yield the marked handlers as they are written, the class itself before its bases."""
         seen: set[str] = set()
         for owner in type(self).__mro__:
             for name, value in vars(owner).items():
@@ -209,7 +210,7 @@ class Spider:
 
 
 class FunctionSpider(Spider):
-    """A spider that is one function; handlers that its requests name are in its module."""
+    """A spider that is one function. Handlers that its requests name are in its module."""
 
     def __init__(self, function: Handler, module: Mapping[str, Any]) -> None:
         self._function, self._module = function, module

@@ -82,7 +82,7 @@ def run(
 
 
 class _PeakMemory(threading.Thread):
-    """Samples the resident memory of a process tree until told to stop."""
+    """Sample the resident memory of a process tree until it is stopped."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(name="peak-memory", daemon=True)

@@ -30,7 +30,7 @@ E = TypeVar("E", bound=CoordEvent)
 
 
 class Node:
-    """One process: its coordinator and what it was told."""
+    """One process: its coordinator and the events that it got."""
 
     def __init__(self, coordinator: Coordinator, me: Member) -> None:
         self.coordinator = coordinator
@@ -106,7 +106,7 @@ class SimBackend:
 
 
 class _RealTime:
-    """Nodes on the running event loop; waits for what they are told."""
+    """Nodes on the running event loop; waits for their events."""
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []

@@ -1,4 +1,4 @@
-"""What a master and a worker may rely on, whoever coordinates: Consul, files, or the fake."""
+"""The guarantees of every coordinator for masters and workers: Consul, files, and the fake."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def two_masters(backend: Backend) -> tuple[Node, Node]:
 
 
 async def test_one_is_elected_and_the_others_wait(backend: Backend) -> None:
-    """Of three masters one leads; the others are told who, and where it is reached."""
+    """Of three masters one leads; the others learn its name and addresses."""
     masters = [backend.begin(MemberRole.MASTER, f"m{n}") for n in range(3)]
 
     def all_know() -> bool:
@@ -68,7 +68,7 @@ async def test_one_is_elected_and_the_others_wait(backend: Backend) -> None:
 
 
 async def test_resigning_hands_the_lock_over(backend: Backend) -> None:
-    """Who resigns is told at once, another is elected with a higher number."""
+    """A leader that resigns is deposed at once, and another is elected with a higher number."""
     leader, other = await two_masters(backend)
     leader.coordinator.resign()
     assert await backend.until(lambda: other.leads)

@@ -202,7 +202,7 @@ GUESSES = [
 async def test_a_peer_that_guesses_a_route_gets_nothing_and_cuts_nobody_off(
     net: Net, guess: bytes
 ) -> None:
-    """Whoever claims a route last has it, so no worker's and no client's can be told by others."""
+    """The last claimant of a route gets it, so routes of workers and clients cannot be guessed."""
     at_master, at_worker, at_client, at_thief = (net.inbox() for _ in range(4))
     worker, client = net.worker("w1"), net.client()
     net.master.listen(at_master)
@@ -374,7 +374,7 @@ async def test_a_worker_keeps_its_route_at_a_master_and_has_another_at_each(
 
 
 async def test_the_lines_between_masters_have_secret_routes_too(tmp_path: Path) -> None:
-    """Replies that one master forwards for another must not go to whoever claims its name."""
+    """Replies that one master forwards for another must not go to a process with a false name."""
     ends = Endpoints("m1", *(f"ipc://{tmp_path}/{name}" for name in ("c", "r", "e")))
     at_master, at_peer, at_thief = (Inbox(lambda: None) for _ in range(3))
     with ZmqMasterMesh(ends, 1) as master, ZmqPeers("m2", 1) as peers:

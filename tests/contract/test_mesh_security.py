@@ -193,7 +193,7 @@ async def test_masters_let_each_other_in_by_the_cluster_s_key() -> None:
 
 
 async def test_a_console_with_a_listed_key_hears_the_masters() -> None:
-    """Subscribers need a key as workers do; a stranger hears nothing and is told."""
+    """Subscribers need a key as workers do; without it they get an error and no messages."""
     keys, at_console, at_stranger = Keys(), Ear(), Ear()
     node = keys.node()
     allowed = {node.own.public: AllowedKey("console")}

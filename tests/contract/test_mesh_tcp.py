@@ -28,7 +28,7 @@ def ipv6() -> bool:
 
 
 async def test_an_address_in_use_is_named() -> None:
-    """Two masters on one port: the second is told which, and holds nothing open."""
+    """Two masters on one port: the error of the second names it, and no socket stays open."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
         for endpoints in (

@@ -216,7 +216,7 @@ async def test_a_subscriber_logs_a_master_of_another_version() -> None:
 
 
 def test_a_notice_of_our_own_version_is_no_complaint() -> None:
-    """Every subscriber gets one; what is no notice is left to others."""
+    """Every subscriber gets a notice; other messages are not taken as notices."""
     assert check_notice(version_notice("m1")) == "m1"
     assert check_notice([b"zcrawl-protocol", b"\xc0"]) is None
     assert check_notice([b"other", b"\x92\x01\xa1m"]) is None

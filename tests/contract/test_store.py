@@ -77,7 +77,7 @@ def test_an_epoch_that_was_never_taken_is_fenced(world: World) -> None:
 
 
 def test_the_stored_epoch_can_be_read_without_a_lock_and_is_the_newest(world: World) -> None:
-    """By whoever was told that somebody else leads."""
+    """A master that learns of another leader can read the newest epoch."""
     assert world.store.query(ReadEpoch()) == StoredEpoch(world.epoch)
     taken = world.do(TakeOver("m2", 77, 1.0), Loaded).epoch
     assert taken >= 77

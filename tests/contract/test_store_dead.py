@@ -10,7 +10,7 @@ from zcrawl.store.queries import Failures, ReadFailed, Refill
 
 
 def test_dead_requests_can_be_tried_again(world: World) -> None:
-    """They are queued anew in pieces, and a completed run is running again."""
+    """They are queued again in parts, and a completed run is running again."""
     rows = world.submit(A, B, C, D).admitted
     for row in rows[:3]:
         world.finish(row, DEAD, reason="dns", attempts=4, status=500)

@@ -66,7 +66,7 @@ def test_a_drain_is_stored_until_it_is_ended(world: World) -> None:
 
 
 def test_a_drain_and_its_end_are_answered_with_what_they_changed(world: World) -> None:
-    """To ask for what is so already is no error."""
+    """A request that changes nothing is not an error."""
     assert changed(drain(world, "u1", on=False).reply) == 0
     assert changed(drain(world, "d1").reply) == 1
     assert changed(drain(world, "d2").reply) == 0
@@ -100,7 +100,7 @@ def test_a_drain_of_a_worker_that_was_away_learns_its_life_once(world: World) ->
 
 
 def test_a_drain_that_is_asked_for_again_is_of_the_life_that_is_there_now(world: World) -> None:
-    """Or a repeat of what an earlier life was told would end it."""
+    """Otherwise a repeated request of an earlier life would end the drain."""
     drain(world, "d", life=7)
     drain(world, "e", life=8)
     assert drain(world, on=False, life=8).row == DrainRow("w1", 8)

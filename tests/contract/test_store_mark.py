@@ -1,4 +1,4 @@
-"""A database that lost commits is told from a whole one: by the mark beside it."""
+"""A database that lost commits is recognised by the mark next to it."""
 
 from __future__ import annotations
 

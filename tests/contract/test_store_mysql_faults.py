@@ -58,7 +58,7 @@ def hold_the_lock(store: PeeweeStore) -> MysqlSession:
 def test_a_leader_that_is_paused_in_a_transaction_does_not_delay_a_takeover(
     store: PeeweeStore, mariadb_server: Mariadb, database: str
 ) -> None:
-    """Its connection is killed; when it wakes it can neither go on nor begin anew (G4)."""
+    """Its connection is killed; when it wakes up it can neither continue nor start again (G4)."""
     world = World(store)
     world.submit(A)
     paused = hold_the_lock(store)
@@ -89,7 +89,7 @@ def test_a_leader_that_reconnected_is_still_found(
 def test_a_former_leader_whose_connection_was_killed_takes_over_from_a_paused_one(
     store: PeeweeStore, mariadb_server: Mariadb, database: str
 ) -> None:
-    """It connects anew, and must not wait for the paused one's lock on the way to its KILL."""
+    """It connects again, and must not wait for the paused leader's lock before its KILL."""
     World(store)
     second = open_mysql([mariadb_server.url(database)])
     assert World(second).epoch == 2  # this killed the first one's connection
@@ -101,7 +101,7 @@ def test_a_former_leader_whose_connection_was_killed_takes_over_from_a_paused_on
 def test_a_second_takeover_in_a_row_finds_the_one_that_was_paused_in_its_takeover(
     store: PeeweeStore, mariadb_server: Mariadb, database: str
 ) -> None:
-    """The connection is told before the lock is taken, also on a database that nobody led."""
+    """The connection is stored before the lock is taken, also on a database without a leader."""
     first = store._writer
     store._dialect.before_takeover(first, 0)
     hold_the_lock(store)
@@ -221,7 +221,7 @@ def test_a_connection_lost_before_the_commit_applied_nothing(
 def test_a_stalled_connection_is_noticed(
     distant: PeeweeStore, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """Nothing is closed and nothing comes: a timeout ends it, and the next call connects anew."""
+    """If a connection is silent, a timeout ends it, and the next call connects again."""
     world = World(distant)
     monkeypatch.setattr(mysql_session, "READ_TIMEOUT_S", 0.5)
     distant._writer.be_patient(False)

@@ -83,7 +83,7 @@ def test_an_old_schema_is_migrated_to_what_a_new_one_is(
 def test_a_creation_that_was_cut_short_is_done_again(
     store: PeeweeStore, mariadb_server: Mariadb, database: str
 ) -> None:
-    """DDL is no part of a transaction: version 0 tells that nobody ever used these tables."""
+    """DDL has no transaction, so version 0 means that these tables were never used."""
     expected = shape(mariadb_server, database)
     mariadb_server.do(
         f"DROP TABLE {database}.tallies",
@@ -121,7 +121,7 @@ def test_a_database_of_another_program_is_refused(mariadb_server: Mariadb, datab
 def test_wrong_credentials_name_the_user_and_the_key(
     mariadb_server: Mariadb, database: str
 ) -> None:
-    """Who was refused where, and which config key to correct; never the password."""
+    """The message has the user, the server and the config key, but never the password."""
     url = f"mysql://zcrawl:wr0ng-secret@127.0.0.1:{mariadb_server.port}/{database}"
     with pytest.raises(StoreError, match=r"'zcrawl'.*database.urls") as caught:
         open_mysql([url])
@@ -239,7 +239,7 @@ def test_tls_is_required_or_off_as_the_url_says(
 def test_the_databases_time_is_utc_whatever_the_server_is_set_to(
     mariadb_server: Mariadb, database: str
 ) -> None:
-    """In a zone with summer time one hour of the year is told twice; ours is not of a zone."""
+    """With summer time, one hour of the year occurs twice; the session therefore uses UTC."""
     with contextlib.closing(open_mysql([mariadb_server.url(database)])) as store:
         session = store._sessions["writer"]
         assert session.one("SELECT @@session.time_zone")[0] == "+00:00"

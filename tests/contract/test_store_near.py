@@ -88,7 +88,7 @@ def test_a_result_that_comes_twice_is_no_duplicate_of_itself(world: World) -> No
 
 
 def test_runs_do_not_see_each_other(world: World) -> None:
-    """What was kept by another run is no reason to skip."""
+    """A page of another run is not a reason to skip."""
     for _ in range(2):
         job = world.submit(A, name="site", mode="update", spec=spec("skip"))
         world.finish(job.admitted[0], DONE, traits=prints(9))

@@ -65,7 +65,7 @@ def test_a_refusal_is_not_stored(world: World) -> None:
 
 
 def test_an_end_that_was_there_is_answered_and_stored(world: World) -> None:
-    """To cancel twice is no error, and each request has its answer."""
+    """Cancelling twice is not an error, and each request has its answer."""
     run = world.submit(A).run
     for request, changed in (("one", 1), ("two", 0)):
         action = asked(request, changed=changed)
@@ -120,7 +120,7 @@ def test_a_retry_is_answered_when_its_last_part_is_done(world: World) -> None:
 
 
 def test_a_submission_has_its_answer_too(world: World) -> None:
-    """Job and run, which is all that a repeat is told."""
+    """The stored answer has job and run, which a repeat gets."""
     done = world.submit(A, request="s", by="ann@laptop", via="m2")
     assert reply_to(world, "s") == {"job": done.job, "run": done.run}
 
@@ -169,7 +169,7 @@ def test_a_watermark_that_moves_again_stays(world: World) -> None:
 
 
 def test_pages_do_not_come_twice_when_their_watermark_is_gone(world: World) -> None:
-    """Whoever comes back after all and sends its results again finds final rows (G3)."""
+    """If a worker comes back late and sends its results again, the rows are already final (G3)."""
     (row,) = world.submit(A).admitted
     change = world.change(row, RequestState.DONE)
     world.seeds(row.run, B)

@@ -219,7 +219,7 @@ def test_what_a_run_left_queued_is_a_start_of_the_next(world: World) -> None:
 
 
 def test_sitemaps_and_a_spiders_start_are_no_pages(world: World) -> None:
-    """They are read anew in every run."""
+    """They are read again in every run."""
     job = first_run(world)
     start = "http://spider.invalid/start"
     second = again(world, start)

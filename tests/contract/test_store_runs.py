@@ -25,7 +25,7 @@ def test_a_run_completes_in_the_transaction_that_leaves_nothing_pending(world: W
 
 
 def test_a_run_keeps_the_version_of_its_keys(world: World) -> None:
-    """Whatever changes in it, and whoever leads: each run has its own."""
+    """Each run keeps its own version, also after changes and takeovers."""
     old, new = (world.submit(A, B, canonical=version) for version in (1, 2))
     world.finish(old.admitted[0], DONE)
     world.finish(new.admitted[0], DONE)

@@ -47,7 +47,7 @@ def submit_missing_pages(made: Cluster, site: PageSite) -> int:
 
 @contextlib.contextmanager
 def locked_row(made: Cluster, run: int, at: int) -> Iterator[None]:
-    """Whoever wants to change the run's row of this number has to wait."""
+    """Lock the row of a run, so that every change of it has to wait."""
     with contextlib.closing(made.database.admin(made.database_name)) as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT seq FROM requests WHERE run = %s ORDER BY seq", (run,))

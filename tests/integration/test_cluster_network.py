@@ -83,7 +83,7 @@ def mend_link(proxy: TcpProxy) -> None:
 
 @pytest.mark.parametrize("how", FAULTS)
 def test_the_link_between_leader_and_consul_fails(linked: Linked, how: str) -> None:
-    """Another leads soon, or the same goes on: each page once, whoever it is."""
+    """Another master leads soon, or the same one continues: each page is stored once."""
     made, site = linked.made, linked.site
     _, run = made.submit(site, STEADY)
     made.wait_pages(run, 100)

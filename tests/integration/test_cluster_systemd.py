@@ -54,7 +54,7 @@ class Manager:
 
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
-    """Every process that is started from here on is told of it, as systemd does it."""
+    """Set NOTIFY_SOCKET for every process that is started from here on, as systemd does."""
     with (
         tempfile.TemporaryDirectory() as folder,  # tmp_path is too long for a socket's name
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear,

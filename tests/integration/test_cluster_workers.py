@@ -33,7 +33,7 @@ NOBODY = "127.0.0.1:9"  # a Consul that is away
 def test_workers_that_die_and_leave_at_random_lose_nothing(
     tmp_path: Path, consul: ConsulServer, mysql: Mariadb
 ) -> None:
-    """Processes are killed, nodes are told to go and come back. Who is told to go exits with 0."""
+    """Processes are killed, nodes are stopped and come back. A stopped node exits with 0."""
     chance = random.Random(20)
     with (
         page_site(tmp_path, 1400) as site,
@@ -203,7 +203,7 @@ def test_a_worker_that_starts_without_consul_remembers_the_masters(
 def test_workers_without_consul_follow_the_masters_from_one_to_the_next(
     tmp_path: Path, consul: ConsulServer, mysql: Mariadb
 ) -> None:
-    """Told the address of one master, they learn all; the one they were told may then die."""
+    """With the address of one master, workers learn all masters; that one may then die."""
     with (
         page_site(tmp_path, 1200) as site,
         cluster(tmp_path, consul.url, mysql, masters=2, workers=0) as made,

@@ -248,7 +248,7 @@ async def test_a_browser_gets_the_console_over_a_socket(tmp_path: Path) -> None:
 
 
 async def _status(session: aiohttp.ClientSession, address: str) -> int:
-    """It is told a moment before it listens."""
+    """The address is printed a moment before the server listens."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -123,7 +123,7 @@ async def test_a_paused_consul_deposes_nobody_by_itself(
 async def test_a_restarted_agent_is_waited_for(
     own_consul: ConsulServer, own_backend: ConsulBackend
 ) -> None:
-    """All register again, and one leads; a leader that stays was never told otherwise."""
+    """All register again, and one leads; a leader that stays was never deposed."""
     masters = await three_masters(own_backend)
     await asyncio.to_thread(own_consul.restart)
     assert await own_backend.until(lambda: all(node.last(CoordBack) for node in masters), 30)
@@ -168,7 +168,7 @@ async def test_lost_data_elects_anew_with_a_number_that_is_only_a_hint(
 
 
 async def test_a_new_leader_among_the_servers_is_survived() -> None:
-    """Three servers, the leading one killed: whoever talks to the others goes on leading."""
+    """Three servers, the leading one killed: a master that uses the others keeps leading."""
     with consul_cluster(3) as servers:
         address = servers[0].get("/v1/status/leader")
         led = next(server for server in servers if address.endswith(f":{server.ports['server']}"))

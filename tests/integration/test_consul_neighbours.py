@@ -41,7 +41,7 @@ from zcrawl.coord.records import meta_of, service_id
 
 
 async def test_a_wrong_token_is_named_with_the_rights_it_needs() -> None:
-    """403 is told with the token's beginning and the rights; with the right token it works."""
+    """A 403 is reported with the token's beginning and the rights; the right token works."""
     with consul_server(acl=True) as server:
         good = await asyncio.to_thread(server.make_token)
         poor = await asyncio.to_thread(server.make_token, 'node_prefix "" { policy = "read" }')
@@ -236,7 +236,7 @@ async def test_a_second_process_with_our_id_is_told(backend: ConsulBackend) -> N
 async def test_the_catalogue_tells_the_whole_membership(
     consul: ConsulServer, backend: ConsulBackend
 ) -> None:
-    """Who leads, on which host, with which version and addresses, and how it feels."""
+    """Consul shows the leader, its machine, version, addresses and health."""
     master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: master.leads)
     note = "leader, epoch 12, 4 workers"

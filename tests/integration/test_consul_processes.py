@@ -36,7 +36,7 @@ class Master:
             )
 
     def told(self, kind: str) -> list[float]:
-        """The moments at which it was told so."""
+        """Return the times at which the process got this event."""
         words = [line.split() for line in self._out.read_text().splitlines()]
         return [float(moment) for moment, name, *_ in words if name == kind]
 

@@ -211,7 +211,7 @@ def test_an_expired_certificate_is_told_in_words(tmp_path: Path) -> None:
 
 
 def test_robots_depth_and_scope_are_told_with_what_to_do(tmp_path: Path) -> None:
-    """Who is forbidden, by which page, and how to go on; links left out are counted by reason."""
+    """The summary names the forbidden page and the remedy; omitted links are counted by reason."""
     pages = {
         "/robots.txt": ("text/plain", b"User-agent: zcrawl\nDisallow: /private\n"),
         "/": (HTML, b"<a href=/private/1>p</a><a href=/a>a</a><a href=http://other.test/>o</a>"),

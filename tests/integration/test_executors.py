@@ -1,4 +1,4 @@
-"""Jobs that are no crawl, end to end: an executor that misbehaves, and one that nobody has."""
+"""Jobs that are not crawls, end to end: an executor that misbehaves, and a missing one."""
 
 from __future__ import annotations
 

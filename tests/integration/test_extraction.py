@@ -196,7 +196,7 @@ def test_a_broken_selector_is_told_before_anything_is_fetched(tmp_path: Path) ->
 def test_the_test_command_shows_a_table_and_again_when_the_file_is_saved(
     shop: DemoServer, tmp_path: Path
 ) -> None:
-    """A file that is wrong for a moment is told; Ctrl-C ends it."""
+    """An error in the file is printed and watching continues; Ctrl-C ends it."""
     job = tmp_path / "job.toml"
     job.write_text(JOB.read_text())
     book = shop.url + next(path for path in BOOKS.paths() if path.count("-") > 1).lstrip("/")

@@ -121,7 +121,7 @@ async def test_only_what_was_typed_is_vouched_for(tmp_path: Path) -> None:
 
 
 async def test_a_job_may_ask_for_private_addresses_here(tmp_path: Path) -> None:
-    """Whoever runs the master is the one who has the right."""
+    """The user who runs the master has the right to crawl private addresses."""
     async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path, 1) as cluster:
         for number, fetch in enumerate(
             (Fetch(allow_private=True), Fetch(private_hosts=(f"127.0.0.1:{web.port}",)))

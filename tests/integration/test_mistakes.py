@@ -1,4 +1,4 @@
-"""Mistakes that people make, each through the real command: what is told, where, and the exit code.
+"""Mistakes of users, each through the real command: the message, its stream, and the exit code.
 
 All of these end before a page is fetched: nothing listens at the address of the seeds.
 """
@@ -160,11 +160,11 @@ def test_a_mistake_in_a_job_file_is_told_before_the_crawl(
         (["run", "job.toml"], "Did you mean 'crawl'?"),
         (["status"], "Did you mean 'jobs'?"),
         (["stop", "1"], "Did you mean 'cancel'?"),
-        (["--verbose", "crawl", URL], "write it behind: `zcrawl crawl --verbose`"),
+        (["--verbose", "crawl", URL], "write it after: `zcrawl crawl --verbose`"),
         (["jobs", "1"], "To see one job: `zcrawl job 1`"),
         (["up", "job.toml"], "To give it a job: `zcrawl submit job.toml`"),
         (["demo", URL], f"To crawl a site: `zcrawl crawl {URL}`"),
-        (["crawl", URL, "--format", "csv"], "The ending of --out FILE tells the format"),
+        (["crawl", URL, "--format", "csv"], "The ending of --out FILE sets the format"),
         (["crawl", URL, "--out", "a.xlsx"], "(spreadsheets open .csv)"),
         (["crawl", "urls.txt"], "For a list of URLs in a file: --seeds FILE"),
         (["crawl", "sp.py"], "For a spider in a file: --spider sp.py:Name"),

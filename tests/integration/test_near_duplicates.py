@@ -51,7 +51,7 @@ def name(url: str | None) -> str | None:
 
 
 async def test_near_duplicates_are_marked_with_the_first_page(tmp_path: Path) -> None:
-    """Print view, changed date, copy; pages that share only the menu are no duplicates."""
+    """Print view, changed date, copy; pages that share only the menu are not duplicates."""
     view = await run(tmp_path, "mark")
     assert view["pages"] == view["items"] == len(SITE)
     marks = {name(item["url"]): name(item["duplicate_of"]) for item in items(tmp_path / "o.jsonl")}

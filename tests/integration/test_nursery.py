@@ -45,7 +45,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def test_waiting_processes_end_with_a_parent_that_is_killed() -> None:
-    """kill -9 before anybody was told anything: two seconds later nobody is left."""
+    """After kill -9 before any order was sent, no child is left two seconds later."""
     process = program("with Nursery(work, 3): say('here'); time.sleep(60)")
     try:
         assert process.stdout is not None

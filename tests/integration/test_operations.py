@@ -249,7 +249,7 @@ def test_exports_are_whole_files(web: MisbehavingWeb, zcrawl: Operator) -> None:
 
 
 def test_seeds_come_from_a_file_and_from_stdin(web: MisbehavingWeb, zcrawl: Operator) -> None:
-    """Comments and blank lines are none; a late line that is no URL is left out and told of."""
+    """Comments and blank lines are ignored; a late bad line is left out and reported."""
     urls = [web.url(f"/status/200?{n}") for n in range(1_200)]
     text = "# seeds\n\n" + "\n".join(urls) + "\n"
     (zcrawl.folder / "seeds.txt").write_text(text)

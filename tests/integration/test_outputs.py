@@ -217,7 +217,7 @@ def test_after_kill_9_s3_holds_each_item_and_each_body_once(
 def test_s3_that_is_away_is_told_and_gets_its_items_when_it_is_back(
     shop: DemoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The crawl itself completes; the part is published by whoever leads next, once."""
+    """The crawl itself completes; the next leader publishes the part, once."""
     with s3_server() as environment:
         pass  # it has been there, and is not any more
     output = f'to = ["s3://{BUCKET}/x.jsonl"]'

@@ -66,7 +66,7 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Pa
 
 
 async def test_those_who_watch_are_told_how_a_worker_process_ended(tmp_path: Path) -> None:
-    """The leader sees a worker that joins anew; what became of the last one its successor tells."""
+    """The leader sees a worker that joins again; the new process reports how the last one ended."""
     async with EmbeddedCluster(tmp_path / "data", 1) as cluster:
         await until(lambda: any(row.pid for row in cluster.snapshot().workers))
         (worker,) = cluster.snapshot().workers

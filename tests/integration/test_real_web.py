@@ -189,7 +189,7 @@ def test_a_sitemap_is_read_up_to_its_limit(tmp_path: Path) -> None:
 
 
 def test_robots_txt_is_followed_to_where_it_is_and_read_to_its_limit(tmp_path: Path) -> None:
-    """A redirect leads to the rules; what is behind 500 KiB is no rule."""
+    """A redirect leads to the rules; text after 500 KiB is ignored."""
     rules = b"User-agent: *\nDisallow: /fan/6/1\n" + b"# x\n" * 130_000
     rules += b"Disallow: /fan/6/2\n"
     with WebThread(MisbehavingWeb(robots=rules)) as there, WebThread() as web:

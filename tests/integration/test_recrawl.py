@@ -281,7 +281,7 @@ async def test_a_page_that_is_gone_is_not_started_from_again(tmp_path: Path) -> 
 
 
 async def test_what_is_not_due_is_not_asked_for(tmp_path: Path) -> None:
-    """By default a page is looked at again after a day; what is new is found all the same."""
+    """By default a page is fetched again after a day; new pages are still found."""
     spec = job(recrawl=Recrawl(True))
     async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path / "d", 1) as cluster:
         site = Site(web, cluster, tmp_path)

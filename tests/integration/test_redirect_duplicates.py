@@ -69,7 +69,7 @@ def crawl(tmp_path: Path, shop: str, more: str) -> tuple[list[str], dict[str, ob
 
 
 def test_a_product_that_redirects_lead_to_is_there_once(tmp_path: Path, shop: str) -> None:
-    """Whoever comes first; all links are followed, and each request has its reason."""
+    """The order does not matter; all links are followed, and each request has its reason."""
     pages, view = crawl(tmp_path, shop, "")
     assert pages == sorted(LINKS)
     assert view["state"] == "completed"

@@ -33,7 +33,7 @@ async def test_indexes_of_indexes_have_an_end(tmp_path: Path) -> None:
 
 
 async def test_an_index_names_sitemaps_of_its_own_host_and_of_the_crawls(tmp_path: Path) -> None:
-    """Whoever writes one cannot send the crawler to servers that are none of the job's business."""
+    """A sitemap cannot send the crawler to servers outside of the job."""
     async with MisbehavingWeb() as web, MisbehavingWeb() as ours, MisbehavingWeb() as foreign:
         others = f"{ours.url('/maps/list.txt')},{foreign.url('/maps/list.txt')}"
         view = await crawled(

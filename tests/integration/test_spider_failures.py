@@ -60,7 +60,7 @@ async def test_a_job_waits_for_a_worker_that_has_its_spider_and_says_so(tmp_path
 async def test_a_spider_that_cannot_be_loaded_fails_its_pages_by_name(
     tmp_path: Path, source: str, reason: str
 ) -> None:
-    """An exception at import, a missing name, a class that is no Spider."""
+    """An exception at import, a missing name, a class that is not a Spider."""
     with echo_site() as site:
         view, _ = await crawled(tmp_path, job(source, site))
         assert view["failed_reasons"] == {reason: 1}

@@ -36,7 +36,7 @@ def test_a_closed_stream_changes_no_exit_code(command: str, how: str, tmp_path: 
 
 @pytest.mark.parametrize("how", [">&- 2>&-", "2>/dev/full", "<&- >&- 2>&-", "--out - 2>&-"])
 def test_a_crawl_does_its_work_without_standard_streams(how: str, tmp_path: Path) -> None:
-    """Pages are fetched and stored, whoever reads of it."""
+    """Pages are fetched and stored, even if standard streams are closed."""
     (tmp_path / "index.html").write_text("<title>one</title>")
     serve = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "0"]
     server = subprocess.Popen(

@@ -35,7 +35,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def lives_in(book: Path) -> list[dict[str, Any]]:
-    """What the processes were told, the first one first."""
+    """The start parameters of the processes, the first process first."""
     lines = book.read_text().splitlines() if book.exists() else []
     return [json.loads(line) for line in lines]
 

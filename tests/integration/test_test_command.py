@@ -120,7 +120,7 @@ class Test(Spider):
 
 
 def test_a_spider_is_tried(tmp_path: Path) -> None:
-    """What `start` yields; what a page's handler yields; what raises is told with its line."""
+    """Shows what `start` and a page's handler yield; an exception is shown with its line."""
     with WebThread() as web:
         (tmp_path / "s.py").write_text(SPIDER.format(url=web.url("/good/4/1")))
         (tmp_path / "s.toml").write_text('name = "s"\nspider = "s.py:Test"\n')
@@ -139,7 +139,7 @@ def test_a_spider_is_tried(tmp_path: Path) -> None:
 
 
 def test_what_a_job_lacks_is_named(tmp_path: Path) -> None:
-    """A plugin that is not installed here is told by name, before anything is fetched."""
+    """A plugin that is not installed here is named before anything is fetched."""
     seeds = 'seeds = ["http://a.invalid/"]\n'
     for text, name in (
         (f'{seeds}middlewares = ["nobody-has-it"]\n', "middleware"),

@@ -1,4 +1,4 @@
-"""Real crawls over the wires: encodings, HTTP/2 connections that break, and what is no HTTP."""
+"""Real crawls over the wires: encodings, broken HTTP/2 connections, answers that are not HTTP."""
 
 from __future__ import annotations
 

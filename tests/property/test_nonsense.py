@@ -61,7 +61,7 @@ VALUES: tuple[Any, ...] = (
 
 
 class Unchecked(LeaderStory):
-    """Whoever lies may break what `check` asserts; the leader's own machine must not fail."""
+    """False messages may break assertions of `check`; the leader's own machine must not fail."""
 
     def handle(self, event: m.MasterEvent) -> None:
         for effect in self.master.handle(event, self.now, self.now + 1.7e9):

@@ -58,7 +58,7 @@ def test_every_set_of_missing_pieces_gives_every_row_once(leaders: int) -> None:
 
 @given(st.lists(st.lists(st.integers(1, 5), max_size=3), min_size=90, max_size=250))
 def test_leaders_that_change_for_ever_do_not_let_the_row_grow(lengths: list[list[int]]) -> None:
-    """Beyond a hundred pieces the oldest are made anew from the rows."""
+    """Beyond a hundred pieces the oldest are rebuilt from the rows."""
     progress = written(lengths)
     total = sum(map(sum, lengths))
     assert len(progress.pieces) <= pieces.MOST_PIECES

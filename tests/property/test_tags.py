@@ -55,7 +55,7 @@ def test_both_surveys_agree_on_soups_of_tags(page: bytes) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400))
 def test_both_surveys_agree_on_any_bytes(data: bytes) -> None:
-    """Bytes that are no markup at all are read alike, too."""
+    """Bytes that are not markup at all give equal results, too."""
     checked(data)
     checked(data.replace(b"\x01", b"<").replace(b"\x02", b">"))
 
@@ -114,7 +114,7 @@ def test_nested_inline_elements_are_never_copied(seed: int) -> None:
 
 
 def test_open_elements_are_listed_with_their_tags() -> None:
-    """What may be open when a block begins is told, with its attributes."""
+    """Elements that may be open when a block begins are reported with their attributes."""
     result = checked(b"<b x=1>text<p>text</b><i>a</i><em y><code>c</code><div>")
     assert result.open_tags == [b"b x=1", b"em y"]
     assert result.closed == 2
@@ -127,7 +127,7 @@ def test_a_link_around_a_block_counts_with_its_attributes() -> None:
 
 
 def test_a_quoted_bracket_ends_the_survey() -> None:
-    """Nothing behind a quoted `>` can be told from text, so the survey says that it saw one."""
+    """Tags after a quoted `>` cannot be distinguished from text, so the survey reports it."""
     assert checked(b"<b>x</b><p title='a>b'>").quoted_bracket
     assert checked(b'<p title = "a>b">').quoted_bracket
     assert not checked(b"<p title='a'>b\"=\">").quoted_bracket

@@ -70,7 +70,7 @@ class TcpProxy:
             pair.reset()
 
     def stall(self) -> None:
-        """Nothing arrives in either direction, and nobody is told; new connections stall too."""
+        """Stop all bytes in both directions without closing; new connections stall too."""
         self._open["up"].clear()
         self._open["down"].clear()
 

@@ -19,7 +19,7 @@ ELECTED_WITHIN_S = 15.0
 
 
 class Candidate:
-    """One process: its coordinator, its event loop, and what it was told."""
+    """One process: its coordinator, its event loop, and the events that it got."""
 
     def __init__(self, race: Race, id: str, incarnation: int) -> None:
         self.race = race
@@ -98,7 +98,7 @@ class Race:
             assert session == self._holder or ago <= GAP_S, f"elected {ago} s too late"
 
     def check(self) -> None:
-        """Whoever had the time to learn it knows whether the lock is his."""
+        """Every node that had enough time knows whether it has the lock."""
         now = self.time.now
         away = self.consul.unreachable or self.consul.leaderless
         if away or now - self.consul_disturbed_at < LEARNS_WITHIN_S:

@@ -225,7 +225,7 @@ def give_away_what_a_greeting_worker_goes_on_with() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sleep_while_owners_are_stored() -> Iterator[None]:
-    """Whoever looks at a host while its owners are committed goes away, and nobody calls it."""
+    """The planner skips a host while its owners are being stored, and does not try it again."""
 
     def forgetful(self: Planner, owners: list[tuple[int, tuple[ProcessName, ...]]]) -> None:
         self.granter.owners_stored(owners)

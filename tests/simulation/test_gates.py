@@ -1,4 +1,4 @@
-"""What people are told of a waiting host is what the planner does, in every simulated state."""
+"""The reason shown for a waiting host agrees with the planner, in every simulated state."""
 
 from __future__ import annotations
 

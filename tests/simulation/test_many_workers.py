@@ -143,7 +143,7 @@ def _header(
 
 @pytest.mark.parametrize("count", [100, 450, 1_000])
 def test_permission_holds_although_one_message_of_a_round_is_lost(count: int) -> None:
-    """A heartbeat, or the BEAT that echoes it: whoever lives is permitted, and nobody suspect."""
+    """If a heartbeat or its BEAT is lost, live workers keep permission and none is suspect."""
     crowd = Crowd(count, lossy=True)
     crowd.run(SETTLED_S)
     crowd.watch()

@@ -1,4 +1,4 @@
-"""What all commands share: lazy loading, the options every command has, and settings.
+"""Code that all commands share: lazy loading, common options, and settings.
 
 Start-up is the reason for most of this file. `zcrawl --help` imports click and nothing else when
 it is piped; on a terminal rich-click draws it, which costs about 0.1 s and is spent for help only.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 STDERR = 2
-# What other programs call a command.
+# Names that other programs use for a command.
 OTHER_NAMES = {
     "check": "doctor",
     "fetch": "test",
@@ -66,7 +66,7 @@ else:
 
 
 class ReaderGone(Exception):
-    """Nobody reads stdout any more. No OSError, which click takes into its own hands."""
+    """The reader of stdout is gone. Not an OSError, because click handles those itself."""
 
 
 class LazyGroup(Group):
@@ -80,7 +80,7 @@ class LazyGroup(Group):
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A stand-in that knows its name and short help, which is all that `--help` shows."""
+        """Return a placeholder with name and short help, which is all that `--help` shows."""
         if cmd_name not in self.table:
             return None
         return Command(cmd_name, short_help=self.table[cmd_name][1])
@@ -94,7 +94,7 @@ class LazyGroup(Group):
         return name, self.load(name) if name and command else command, rest
 
     def _meant(self, word: str) -> str:
-        """What a person wanted who wrote this instead of a command."""
+        """Return a hint about the command that the user probably meant."""
         if "crawl" in self.table and ("://" in word or word.endswith(".toml")):
             return f" To crawl it: `zcrawl crawl {word}`."
         close = near_names(word, self.table)
@@ -106,7 +106,7 @@ class LazyGroup(Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # click would exit with 1; but a reader such as `head` has what it wanted.
+            # click would exit with 1, but it is not an error if `head` has read enough lines.
             raise ReaderGone from None
 
     def load(self, name: str) -> click.Command:
@@ -117,33 +117,33 @@ class LazyGroup(Group):
 
 
 class Settings(NamedTuple):
-    """What the shared options and the configuration come to."""
+    """The combined values of the shared options and the configuration."""
 
     data: Path
     json: bool
     config: Config
     resolved: Resolved
-    config_file: str | None = None  # as the flag said
-    data_named: bool = False  # --data was given: this folder is meant, whatever is configured
+    config_file: str | None = None  # the value of --config
+    data_named: bool = False  # --data was given: use this folder even if a cluster is configured
 
     @property
     def in_cluster(self) -> bool:
-        """Whether commands talk to the cluster of the configuration."""
+        """Return whether commands talk to the cluster of the configuration."""
         return self.config.is_cluster and not self.data_named
 
     @property
     def place(self) -> str:
-        """For people: where a command works."""
+        """Return the name of the cluster, or the data folder, for messages."""
         return f"the cluster {self.config.cluster.name}" if self.in_cluster else str(self.data)
 
     def blobs(self) -> str:
-        """Where bodies are kept by a cluster on this machine."""
+        """Return the place where a cluster on this machine stores bodies."""
         from zcrawl.roles.blobs import blobs_place
 
         return blobs_place(self.config, self.data, cluster=False)
 
     def worker_limits(self) -> dict[str, Any]:
-        """What workers and jobs may do, as EmbeddedCluster takes it."""
+        """Return the limits of workers and jobs, as arguments of EmbeddedCluster."""
         worker = self.config.worker
         return {
             "slots": worker.slots,
@@ -155,28 +155,28 @@ class Settings(NamedTuple):
         }
 
     def job_rights(self) -> JobRights:
-        """What jobs of this machine's own user may use of it."""
+        """Return what jobs of this machine's own user may use."""
         from zcrawl.roles.cluster import job_rights
 
         return job_rights(self.config, owner=True)
 
     def output_rights(self) -> OutputRights:
-        """Where jobs of this machine's own user may write."""
+        """Return where jobs of this machine's own user may write."""
         from zcrawl.submit.output_rights import OutputRights
 
         return OutputRights(self.config.outputs.allow, owner=True)
 
     def named(self, node: str | None) -> Config:
-        """The configuration with this node's name from a flag."""
+        """Return the configuration with the node's name from a flag."""
         return self.config if node is None else self.again(node)
 
     def again(self, node: str | None) -> Config:
-        """The configuration as it is read now."""
+        """Read the configuration again and return it."""
         data = str(self.data) if self.data_named else None
         return load_settings(self.config_file, {"cluster.id": node, "data.dir": data}).config
 
     def config_files(self) -> list[str]:
-        """The file that the configuration comes from, if there is one."""
+        """Return the configuration file, or an empty list if there is none."""
         text, source = read_config(self.config_file)
         return [str(Path(source).absolute())] if text is not None else []
 
@@ -188,20 +188,20 @@ class Settings(NamedTuple):
             )
 
     def daemon_log(self, source: str) -> EventLog:
-        """Standard error, in the form that log.format asks for."""
+        """Return a log on standard error, in the form of log.format."""
         from zcrawl.telemetry.logs.files import EventLog
 
         return EventLog(STDERR, source, as_text=self.config.log.format == "text")
 
     def workers(self, flag: int | None) -> int:
-        """How many worker processes: the flag, the configuration, or one for each core."""
+        """Return the number of worker processes: flag, configuration, or one per core."""
         if flag is not None:
             return flag
         return self.config.worker.processes or len(os.sched_getaffinity(0))
 
 
 def common(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --data, --json and --config, and hands the command a `settings` argument."""
+    """Add --data, --json and --config, and give the command a `settings` argument."""
 
     @click.option("--config", "config_file", metavar="FILE", help="Configuration, a TOML file.")
     @click.option("--data", metavar="DIR", help="Data folder. [default: ./zcrawl-data]")
@@ -239,7 +239,7 @@ def load_settings(
 
 
 def read_config(config_file: str | None) -> tuple[str | None, str]:
-    """The text and name of the configuration file; a named one must exist, others may."""
+    """Return text and name of the configuration file. A file named by --config must exist."""
     named = config_file or os.environ.get("ZCRAWL_CONFIG")
     home = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
     places = [Path(named)] if named else [Path("zcrawl.toml"), home / "zcrawl" / "config.toml"]

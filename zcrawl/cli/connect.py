@@ -1,9 +1,9 @@
-"""Whom a command talks to: the cluster of the configuration, the one that runs in the data folder,
-or the folder's database itself.
+"""Choose where a command sends its request: to the cluster of the configuration, to the cluster
+that runs in the data folder, or to the database of the folder.
 
-In a data folder reads go to the running cluster, else to the database; actions go to the running
-cluster, else to a master without workers that lives for the moment: the fenced leader is the only
-writer, so even a `pause` on an idle folder needs one.
+In a data folder reads go to the running cluster, or else to the database. Actions go to the running
+cluster, or else to a temporary master without workers: only a leader may write, so even a `pause`
+in an idle folder needs one.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from zcrawl.telemetry.views import chosen_run, is_visible, job_view
 from zcrawl.text.spelling import near_names
 
 AWAY: Final = StoreUnavailable.code
-MOST_NAMES: Final = 10  # of jobs in a message
-STOPPED: Final = "stopped"  # a state of views only: no database holds it
+MOST_NAMES: Final = 10  # jobs that a message lists
+STOPPED: Final = "stopped"  # a state that only views have; it is never stored
 NOBODY_RUNS: Final = "nobody runs it; --resume"
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Cluster(Protocol):
-    """What the CLI needs of `roles.embedded.EmbeddedCluster`."""
+    """The methods of `roles.embedded.EmbeddedCluster` that the CLI needs."""
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]: ...
 
@@ -45,7 +45,7 @@ class Cluster(Protocol):
 
 
 def is_live(settings: Settings) -> bool:
-    """Whether there is somebody to ask. A cluster is taken to be: asking will tell."""
+    """Return whether a cluster runs. A configured cluster is assumed to run."""
     from zcrawl.roles.client import is_live as live
 
     return settings.in_cluster or live(settings.data)
@@ -53,7 +53,7 @@ def is_live(settings: Settings) -> bool:
 
 @contextlib.asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Ask]:
-    """The cluster that runs; UnreachableError if nobody does."""
+    """Connect to the running cluster; UnreachableError if there is none."""
     if not is_live(settings):
         raise nobody_runs(settings.data)
     from zcrawl.roles import cluster
@@ -71,7 +71,7 @@ async def running(settings: Settings) -> AsyncIterator[Ask]:
 
 @contextlib.asynccontextmanager
 async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
-    """The cluster that runs, or one in the data folder that is there for this action only."""
+    """Connect to the running cluster, or start a temporary one in the data folder."""
     if is_live(settings):
         async with running(settings) as ask:
             yield ask
@@ -84,7 +84,7 @@ async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
 
 
 def _explaining(ask: Ask) -> Ask:
-    """`ask` with refusals that help a person: which jobs there are, and that a database is away."""
+    """Wrap `ask` so that refusals list the existing jobs, or say that the database is away."""
 
     async def asking(op: str, args: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -101,7 +101,7 @@ def _explaining(ask: Ask) -> Ask:
 
 
 async def jobs(settings: Settings, tag: str = "") -> dict[str, Any]:
-    """All job views, or those with a tag, under `jobs`, from whoever knows best."""
+    """Return all job views, or those with a tag, under `jobs`."""
     if is_live(settings):
         async with running(settings) as ask:
             return await ask("jobs", {"tag": tag} if tag else {})
@@ -114,7 +114,7 @@ async def jobs(settings: Settings, tag: str = "") -> dict[str, Any]:
 
 
 async def job(settings: Settings, ref: str, run: int | None = None) -> dict[str, Any]:
-    """One job's view, of a run or of the newest, from whoever knows best."""
+    """Return the view of one job, for the given run or for the newest."""
     if is_live(settings):
         async with running(settings) as ask:
             return await ask("job", {"ref": ref} | ({} if run is None else {"run": run}))
@@ -129,8 +129,9 @@ async def job(settings: Settings, ref: str, run: int | None = None) -> dict[str,
 
 
 def stopped(view: dict[str, Any]) -> dict[str, Any]:
-    """Return a view for a data folder without a master: a run that was going on is not running.
-    The database cannot tell, because whoever was killed could not write that down."""
+    """Return the view of a job in a data folder without a master: a running run is stopped.
+
+    The database still says running, because a killed process cannot change it."""
     if view["state"] == RunState.RUNNING:
         view = {**view, "state": STOPPED, "reason": NOBODY_RUNS}
     if "runs" in view:
@@ -149,14 +150,14 @@ def find_job(store: Store, ref: str) -> JobRow:
 
 
 def database_away(error: RefusedError) -> UnreachableError:
-    """Nothing is lost: masters try again until it is back."""
+    """Return the error for a missing database. Masters try again until it is back."""
     return UnreachableError(
         f"the database is away: {error}; masters go on when it is back", code=AWAY
     )
 
 
 def no_such_job(ref: str, names: Sequence[str]) -> RefusedError:
-    """What a person needs who mistyped a name: the nearest one, or all that there are."""
+    """Return the error for an unknown job, with the most similar name or all names."""
     near = near_names(ref, names)
     if near:
         what = f"did you mean {near[0]!r}? `zcrawl jobs` lists all"
@@ -173,7 +174,7 @@ def nobody_runs(data: Path) -> UnreachableError:
 
 
 def open_database(settings: Settings, *, writable: bool = False) -> Store:
-    """The cluster's, or the data folder's; for reading, unless `writable`."""
+    """Open the database of the cluster or of the data folder; read-only unless `writable`."""
     if settings.in_cluster:
         from zcrawl.roles.cluster import open_store
 
@@ -188,7 +189,7 @@ def open_database(settings: Settings, *, writable: bool = False) -> Store:
 
 
 def stale_note(reply: dict[str, Any]) -> str | None:
-    """What to tell of an answer behind which no leader stands."""
+    """Return a note about an answer that does not come from a leader, or None."""
     stale = reply.get("stale")
     if not stale:
         return None

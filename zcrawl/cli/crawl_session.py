@@ -1,9 +1,9 @@
-"""One crawl from submission to summary, on a cluster that somebody else has started.
+"""One crawl from submission to summary, on a cluster that the caller has started.
 
-Called by `crawl` and `demo`. The session submits or resumes, looks at snapshots until its runs
-have ended, and turns an interrupt into an orderly end. It decides the exit code:
-0 ended; 1 ended without a single page, or by somebody else, or stopped by a failing store;
-130 interrupted.
+Called by `crawl` and `demo`. The session submits or resumes, reads snapshots until its runs have
+ended, and turns an interrupt into an orderly end. It decides the exit code:
+0 ended; 1 ended without a single page, or ended by another user, or stopped because the store
+failed; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from zcrawl.telemetry.views import summary
 
 POLL_S: Final = 0.1
 STORE_PATIENCE_S: Final = 10.0
-MISHAPS_MOST: Final = 6  # of the leader in a row; the waits between them add up to 6 s
+MISHAPS_MOST: Final = 6  # failures of the leader in a row; the waits between them are 6 s in sum
 DRAIN_TIMEOUT_S: Final = 30.0  # longer than one request may take by default
 
 
 class CrawlTarget(msgspec.Struct, frozen=True):
-    """What to crawl: a submission, or None to go on with what the data folder holds."""
+    """What to crawl: a submission, or None to resume the runs of the data folder."""
 
     data: Path
     submission: Submission | None
@@ -62,11 +62,11 @@ class CrawlRun:
         self._reader_left = False
 
     async def run(self) -> int:
-        """The exit code."""
+        """Run the crawl and return the exit code."""
         try:
             await (self._submit() if self._plan.submission else self._resume())
             if not self._runs:
-                await self._cluster.flush_outputs()  # those of a run that ended before they did
+                await self._cluster.flush_outputs()  # a run may have ended before its outputs
                 self._display.note(f"nothing to resume in {self._plan.data}")
                 if self._plan.json:
                     output.print_json({"state": "nothing_to_resume"})
@@ -103,13 +103,13 @@ class CrawlRun:
             for run in view["runs"]:
                 if run["state"] in ENDED:
                     continue
-                # Whoever was sending seeds is gone with the process that was interrupted.
+                # The process that was sending seeds was interrupted, so no more seeds come.
                 await close_seeds(self._cluster.ask, run["run"])
                 if run["state"] != RunState.PAUSED or await self._wake(view["job"], run["run"]):
                     self._runs[run["run"]] = view["job"]
 
     async def _wake(self, job: int, run: int) -> bool:
-        """Resume a paused run. One that stays paused would be waited for in vain."""
+        """Resume a paused run; return whether it runs. The crawl must not wait for a paused run."""
         args = {"ref": str(job), "action": "resume", "run": run}
         try:
             woken = bool((await self._cluster.ask("act", args))["run"] == run)
@@ -121,7 +121,7 @@ class CrawlRun:
         return woken
 
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
-        """Look at snapshots until all runs have ended or somebody wants to stop."""
+        """Read snapshots until all runs have ended or the user interrupts."""
         submission = self._plan.submission
         feeder = None
         if submission is not None and submission.more:
@@ -147,7 +147,7 @@ class CrawlRun:
     def _ended(self, snapshot: ClusterSnapshot) -> bool:
         ended = {run.run: run.ended for run in snapshot.runs if run.run in self._runs}
         self._seen.update(ended)
-        # A run that was there and is not any more has ended too: snapshots forget old runs.
+        # A run that is missing in a newer snapshot has ended too: snapshots drop old runs.
         return all(ended.get(run, run in self._seen) for run in self._runs)
 
     def _check_store(self, snapshot: ClusterSnapshot) -> None:
@@ -160,7 +160,7 @@ class CrawlRun:
         )
 
     def _check_leader(self, snapshot: ClusterSnapshot) -> None:
-        """A bug that comes back at every try would let this wait for ever."""
+        """Stop if the leader fails again and again; else a bug would block the crawl for ever."""
         mishaps = snapshot.mishaps
         if mishaps.in_row < MISHAPS_MOST:
             return
@@ -211,7 +211,7 @@ class CrawlRun:
     async def _finish(self) -> int:
         await self._flush(self._runs)
         await self._pump()
-        self._tell_of_other_outputs()
+        self._note_other_outputs()
         views = [await self._view(run, job) for run, job in self._runs.items()]
         self._display.close()
         for view in views:
@@ -223,8 +223,8 @@ class CrawlRun:
             self._display.note(complaint)
         return max(1 if complaint else 0, *(exit_code(view) for view in views))
 
-    def _tell_of_other_outputs(self) -> None:
-        """An output of an earlier run that cannot be written is told; it is not this crawl's."""
+    def _note_other_outputs(self) -> None:
+        """Report outputs of earlier runs that cannot be written."""
         for trouble in self._cluster.snapshot().outputs.troubles:
             if trouble.run not in self._runs:
                 self._display.note(
@@ -236,7 +236,7 @@ class CrawlRun:
         view = await self._cluster.ask("job", {"ref": str(job)})
         if view["run"] == run:
             return view
-        # A newer run of the same job exists; its tallies are not ours.
+        # A newer run of the same job exists, so the tallies in the view are not of this run.
         (own,) = (row for row in view["runs"] if row["run"] == run)
         return {**own, "statuses": {}, "failed_reasons": {}, "skipped_reasons": {}}
 
@@ -248,7 +248,7 @@ class CrawlRun:
             path, form = self._plan.output
             where = path.replace("{run}", str(view["run"]))
             if not is_remote(where) and form != PLUGIN:
-                where = str(self._plan.data / where)  # what a job names is in the data folder
+                where = str(self._plan.data / where)  # paths of jobs are relative to this folder
             kept = self._plan.submission.spec.output
             if kept.rotate_bytes or kept.rotate_seconds:
                 where = f"{part_path(where, 0, True)} and the parts after it"
@@ -258,7 +258,7 @@ class CrawlRun:
 
 
 def closing_lines(view: dict[str, Any], where: str | None, job_file: str = "") -> list[str]:
-    """What a person is told at the end. `job_file`: the one that was submitted, if it is known."""
+    """Return the summary of a run. `job_file`: the submitted file, if it is known."""
     reason = f" ({view['reason']})" if view["reason"] else ""
     same = f" ({view['unchanged']} unchanged)" if view.get("unchanged") else ""
     lines = [
@@ -299,18 +299,16 @@ def closing_lines(view: dict[str, Any], where: str | None, job_file: str = "") -
 
 
 def left_out(dropped: dict[str, int]) -> str:
-    """Why links are not part of the crawl; what loses pages without anybody's wish comes with
-    what to do."""
+    """Return the reasons of links that were not followed, with a hint if pages may be missing."""
     hint = " (scope.max_depth ended there: pages may be missing)" if TOO_DEEP in dropped else ""
     return f"{output.counts(dropped)}{hint}"
 
 
 def exit_code(view: dict[str, Any]) -> int:
-    """1 when the crawl could not be done: no page was answered with 2xx or 304, or it was ended
-    before its time."""
+    """Return 1 if no page was answered with 2xx or 304 or the run was ended early, else 0."""
     if view["state"] in (RunState.CANCELLED, RunState.DELETED):
         return 1
-    # An incremental run may have nothing to look at yet.
+    # In an incremental run, it may be too early for every page.
     not_due = view.get("skipped_reasons", {}).get(NOT_DUE, 0)
     return 1 if view["pages"] == 0 and view["failed"] + view["skipped"] > not_due else 0
 

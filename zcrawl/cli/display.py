@@ -1,11 +1,10 @@
-"""What a crawl shows while it runs: a live table on a terminal, a line every two seconds on
-anything else, nothing at all for --json. All of it goes to stderr.
+"""The display of a running crawl: a live table on a terminal, a line every two seconds elsewhere,
+nothing with --json. All of it goes to stderr.
 
-A display gets snapshots and never asks for anything, so it cannot slow a crawl down by more than
-its drawing, which happens four times a second.
+A display gets snapshots and sends no requests, so the crawl loses only the time of drawing, four
+times a second.
 
-The totals of some runs and the rate over time are made of the snapshots; times come in as
-arguments.
+The totals of runs and the rate are computed from the snapshots; times come in as arguments.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 BARS: Final = "▁▂▃▄▅▆▇█"
 SAMPLE_S: Final = 0.5
 SAMPLES: Final = 40
-WINDOW_S: Final = 3.0  # the shown rate is that of the last seconds
+WINDOW_S: Final = 3.0  # the shown rate is the average over this time
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Some runs, added up."""
+    """The sums over some runs."""
 
     pages: int = 0
     items: int = 0
@@ -61,7 +60,7 @@ def tally(counts_by_run: Mapping[str, Mapping[str, int]], runs: Collection[int])
 
 
 class RateMeter:
-    """Pages per second, now and in a short history. Fed by whoever looks at snapshots."""
+    """Pages per second, now and in a short history. The reader of snapshots calls `feed`."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[float, int]] = deque()
@@ -90,7 +89,7 @@ class RateMeter:
 
 
 def sparkline(samples: Sequence[float]) -> str:
-    """Bars from 0 to the highest sample; nothing happening is a flat line, not a full one."""
+    """Return bars from 0 to the highest sample; without any pages, a flat line at the bottom."""
     top = max(samples, default=0.0)
     if top <= 0:
         return BARS[0] * len(samples)
@@ -112,23 +111,23 @@ class Display(Protocol):
 
 
 def make_display(as_json: bool, verbose: bool, to_stdout: bool) -> Display:
-    """`to_stdout`: items go there; on a terminal they are what is to be seen."""
+    """Return the display. With `to_stdout` the items fill the terminal, so no table is drawn."""
     if (as_json and not verbose) or (to_stdout and sys.stdout.isatty()):
         return Silent()
     return LiveTable() if sys.stderr.isatty() and not as_json else LineDisplay()
 
 
 class Silent:
-    """For programs: only what a person must know, such as how to resume."""
+    """The display for programs: prints only notes for people, such as how to resume."""
 
     def __init__(self) -> None:
-        self._told = ""
+        self._noted = ""
 
     def show(self, snapshot: EmbeddedSnapshot, runs: Collection[int]) -> None:
         missing = lacking(snapshot)
-        if missing and missing != self._told:  # it may wait for ever, so once is not too much
+        if missing and missing != self._noted:  # printed once, because the run may wait for ever
             output.note(missing)
-            self._told = missing
+            self._noted = missing
 
     def note(self, text: str) -> None:
         output.note(text)
@@ -138,7 +137,7 @@ class Silent:
 
 
 class LineDisplay(Silent):
-    """For logs and pipes."""
+    """The display for logs and pipes."""
 
     def __init__(self) -> None:
         self._meter = RateMeter()
@@ -164,7 +163,7 @@ def line(snapshot: EmbeddedSnapshot, runs: Collection[int], meter: RateMeter) ->
 
 
 def waiting(snapshot: EmbeddedSnapshot) -> str | None:
-    """Why nothing happens: nobody can do it, or all that is left waits for its next attempt."""
+    """Return why no page is fetched: no worker can do it, or all URLs wait for a retry."""
     missing = lacking(snapshot)
     if missing:
         return missing
@@ -176,12 +175,12 @@ def waiting(snapshot: EmbeddedSnapshot) -> str | None:
 
 
 def lacking(snapshot: EmbeddedSnapshot) -> str:
-    """The plugin or spider that a run waits for, because no worker has it."""
+    """Return the plugin or spider that a run waits for, because no worker has it."""
     return next((run.waits for run in snapshot.runs if run.waits), "")
 
 
 def trouble(snapshot: EmbeddedSnapshot) -> str | None:
-    """What fails at the moment, and is tried again."""
+    """Return the failure that is being retried now, or None."""
     mishaps = snapshot.mishaps
     if mishaps.in_row > 1:
         return f"the leader failed {mishaps.in_row} times in a row: {mishaps.last}"
@@ -196,14 +195,14 @@ def trouble(snapshot: EmbeddedSnapshot) -> str | None:
 
 
 class LiveTable:
-    """For people. Opened by its first snapshot, so that a crawl that cannot start draws nothing."""
+    """The display for people. The first snapshot opens it, so a failed start draws nothing."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._console = Console(stderr=True)
-        # Nothing is redirected: stdout may be where the items go.
+        # rich must not redirect stdout, because the items may go there.
         self._live = Live(
             console=self._console,
             auto_refresh=False,
@@ -234,7 +233,7 @@ class LiveTable:
 
 
 def draw(snapshot: EmbeddedSnapshot, runs: Collection[int], meter: RateMeter) -> RenderableType:
-    """The live picture. Everything that came from elsewhere is Text: it may look like markup."""
+    """Return the live table. Foreign text becomes Text, because it may look like markup."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

@@ -1,8 +1,7 @@
-"""Moves seeds in and items out while a crawl runs, without ever holding its event loop up.
+"""Send seeds and print items while a crawl runs, without blocking its event loop.
 
-Both ends may block for as long as they like: stdin that nobody writes to, stdout that nobody
-reads. So both are worked by threads, and memory holds one chunk of each. Called by `crawl_session`,
-and by `submit` for its seeds.
+Reading stdin and writing stdout may block for any time, so threads do both. Memory holds one chunk
+of each. Called by `crawl_session`, and by `submit` for its seeds.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ BATCH: Final = 500  # items per read
 
 
 async def send_seeds(ask: Ask, run: int, submission: Submission) -> None:
-    """Send what is left of the seeds, and close the list. Stops when the run has ended."""
+    """Send the remaining seeds, and close the list. Stops when the run has ended."""
     while True:
         chunk = await in_daemon_thread(lambda: next(submission.rest, None))
         try:
             await ask("add_seeds", {"run": run, "seeds": chunk or [], "last": chunk is None})
         except RefusedError as error:
-            if error.code == RUN_ENDED:  # e.g. max_pages is reached: no seed is wanted any more
+            if error.code == RUN_ENDED:  # e.g. max_pages is reached: more seeds are useless
                 return
             raise
         if chunk is None:
@@ -44,12 +43,12 @@ async def send_seeds(ask: Ask, run: int, submission: Submission) -> None:
 
 async def close_seeds(ask: Ask, run: int) -> None:
     """Tell the leader that no more seeds come, so that the run can complete without them."""
-    with contextlib.suppress(RefusedError):  # it has ended, or its list is closed: as wanted
+    with contextlib.suppress(RefusedError):  # the run has ended, or its list is already closed
         await ask("add_seeds", {"run": run, "seeds": [], "last": True})
 
 
 class ItemStream:
-    """Writes the items of a run to stdout as they are committed, for `--out -`."""
+    """Write the items of a run to stdout as they are committed, for `--out -`."""
 
     def __init__(self, data: Path, run: int) -> None:
         self._data = data
@@ -60,7 +59,7 @@ class ItemStream:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="zcrawl-items")
 
     async def pump(self) -> None:
-        """Write all that is committed and not written yet. Raises BrokenPipeError."""
+        """Write the items that were committed since the last call. Raises BrokenPipeError."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._pump)
 
     async def close(self) -> None:

@@ -1,7 +1,6 @@
-"""Ctrl-C: once asks for an orderly end, twice ends at once. SIGTERM counts as one Ctrl-C.
+"""Ctrl-C: the first one starts an orderly end, the second ends at once. SIGTERM counts as one.
 
-Ending at once is safe because the store is: what was committed stays, what was not is fetched
-again by `--resume`.
+Ending at once is safe: committed pages stay in the store, and `--resume` fetches the others again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ INTERRUPTED: Final = 130
 class Interrupt:
     """`with Interrupt(farewell) as interrupt: ...` inside a running loop.
 
-    `farewell` is what the second Ctrl-C still prints.
+    `farewell` returns the text that the second Ctrl-C prints.
     """
 
     def __init__(self, farewell: Callable[[], str]) -> None:
@@ -48,8 +47,8 @@ class Interrupt:
         if not self.requested.is_set():
             self.requested.set()
             return
-        # Not an exception: whatever holds the loop up would hold that up too. The workers end by
-        # themselves when their parent is gone.
+        # Not an exception: a blocked loop would not see it. The workers end by themselves when
+        # their parent is gone.
         output.note(self._farewell())
         os._exit(INTERRUPTED)
 

@@ -1,4 +1,4 @@
-"""The entry point: the table of commands, and what becomes of an error.
+"""The entry point: the table of commands, and the handling of errors.
 
 Every error that zcrawl raises on purpose is one line on stderr (with --json an object on stdout)
 and an exit code: 0 ok, 1 the work failed, 2 usage or config, 3 nobody answers, 130 interrupted.
@@ -26,19 +26,19 @@ from zcrawl.runtime.files import keep_private
 from zcrawl.runtime.standard_streams import open_missing
 
 INTERRUPTED: Final = 130
-# What an argument was probably meant for, by the command that takes none.
+# Hints about the probably intended command, for commands that take no argument.
 EXTRA_ARGUMENT: Final = {
     "jobs": " To see one job: `zcrawl job {}`.",
     "demo": " To crawl a site: `zcrawl crawl {}`.",
     "up": " To give it a job: `zcrawl submit {}`.",
     "doctor": " To try a page: `zcrawl test {}`.",
 }
-GC_THRESHOLDS: Final = (500_000, 20, 50)  # loading modules makes many objects and no garbage
+GC_THRESHOLDS: Final = (500_000, 20, 50)  # loading modules creates many objects, but no garbage
 JOBS: Final = "zcrawl.cli.commands.jobs"
 COMMANDS: Final = {
     "crawl": ("zcrawl.cli.commands.crawl", "Crawl from URLs, here and now, and write the items."),
     "demo": ("zcrawl.cli.commands.demo", "Crawl a book shop that ships with zcrawl."),
-    "up": ("zcrawl.cli.commands.up", "Run a cluster on this machine that takes jobs."),
+    "up": ("zcrawl.cli.commands.up", "Run a cluster on this machine that accepts jobs."),
     "master": ("zcrawl.cli.commands.daemons", "Run a master of a cluster."),
     "worker": ("zcrawl.cli.commands.daemons", "Run a worker of a cluster."),
     "submit": ("zcrawl.cli.commands.submit", "Give a job to the cluster; print its id."),
@@ -46,15 +46,18 @@ COMMANDS: Final = {
     "job": (JOBS, "Show one job."),
     "pause": (JOBS, "Stop fetching for a job until it is resumed."),
     "resume": (JOBS, "Go on with a paused job."),
-    "cancel": (JOBS, "End a job's run; what it has stays."),
-    "delete": (JOBS, "End a job, or one of its runs, and remove all that it has."),
+    "cancel": (JOBS, "End a job's run, and keep its items and pages."),
+    "delete": (JOBS, "End a job, or one of its runs, and remove its data."),
     "retry": (JOBS, "Try a job's failed URLs again."),
     "tune": ("zcrawl.cli.commands.steer", "Change a job's pace while it runs."),
     "nodes": (
         "zcrawl.cli.commands.nodes",
         "Show masters and workers, and where Consul and the mesh differ.",
     ),
-    "drain": ("zcrawl.cli.commands.nodes", "Let a worker finish, and give it nothing new."),
+    "drain": (
+        "zcrawl.cli.commands.nodes",
+        "Let a worker finish its work, and give it no new work.",
+    ),
     "undrain": ("zcrawl.cli.commands.nodes", "Give a drained worker work again."),
     "console": ("zcrawl.cli.commands.console", "Watch the cluster live, and act on it."),
     "reassign": ("zcrawl.cli.commands.steer", "Give a host to another worker."),
@@ -96,23 +99,23 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
-    except OSError:  # a full disk, which was told already
+    except OSError:  # a full disk, which was already reported
         _forget_stdout()
         code = code or 1
     if args is not None:
         sys.exit(code)
-    # Everything is closed and flushed; the interpreter's own tidying is 30 ms of a command.
-    with contextlib.suppress(OSError):  # nobody is left to be told
+    # Everything is closed and flushed; the normal exit of the interpreter would take 30 ms more.
+    with contextlib.suppress(OSError):  # stderr is closed, so the error cannot be reported
         sys.stderr.flush()
     os._exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of one command line. Raises nothing, unless ZCRAWL_DEBUG is set."""
+    """Run one command line; return its exit code. Raises nothing, unless ZCRAWL_DEBUG is set."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = "--json" in options
     try:
-        # Without arguments: what there is to do, rather than an error.
+        # Without arguments: show the help instead of an error.
         outcome: Any = cli.main(arguments or ["--help"], prog_name="zcrawl", standalone_mode=False)
         return outcome if isinstance(outcome, int) else 0
     except ZcrawlError as error:
@@ -142,16 +145,16 @@ def run(arguments: list[str]) -> int:
 
 
 def _with_advice(error: click.ClickException, message: str, context: click.Context | None) -> str:
-    """What to write instead of an option or an argument that a command does not have."""
+    """Return the message with advice about an unknown option or argument."""
     command = context.command_path.removeprefix("zcrawl").strip() if context else ""
     if isinstance(error, click.NoSuchOption):
         if context is not None and not command:
             name = error.option_name
             return (
-                f"No such option {name!r} before a command; write it behind: `zcrawl crawl {name}`"
+                f"No such option {name!r} before a command; write it after: `zcrawl crawl {name}`"
             )
         if error.option_name == "--format" and command in ("crawl", "submit"):
-            return "No such option '--format'. The ending of --out FILE tells the format."
+            return "No such option '--format'. The ending of --out FILE sets the format."
     start = "Got unexpected extra argument"
     if message.startswith(start) and "(" in message:
         extra = message.partition("(")[2].rpartition(")")[0]
@@ -161,7 +164,7 @@ def _with_advice(error: click.ClickException, message: str, context: click.Conte
 
 
 def _plain(message: str) -> str:
-    """click's messages in words of people who do not program."""
+    """Rewrite messages of click for users who do not program."""
     import re
 
     message = message.replace("is not a valid integer range", "is not a whole number")
@@ -182,7 +185,7 @@ def _fail(message: str, code: str, exit_code: int, as_json: bool) -> int:
         if as_json:
             output.print_json_text(json.dumps({"error": {"code": code, "message": line}}))
     except (output.StdoutFailed, BrokenPipeError):
-        as_json = False  # then by the other stream
+        as_json = False  # stdout failed, so the error goes to stderr
     if not as_json:
         output.note(f"zcrawl: {line} [{code}]")
     return exit_code
@@ -196,7 +199,7 @@ def _debug(error: Exception) -> None:
 def _show_trace(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """With ZCRAWL_DEBUG: the error may quote what a page wrote."""
+    """Print the traceback with ZCRAWL_DEBUG, cleaned, because it may quote text of a page."""
     import traceback
 
     from zcrawl.cli import output
@@ -205,5 +208,5 @@ def _show_trace(
 
 
 def _forget_stdout() -> None:
-    """Let the interpreter's last flush go nowhere instead of failing a second time."""
+    """Point stdout to nothing, so that the last flush of the interpreter does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

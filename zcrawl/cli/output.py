@@ -1,7 +1,7 @@
-"""How commands print: data on stdout, narration on stderr, foreign text by `text.terminal`'s rule.
+"""Printing of commands: data on stdout, notes on stderr, foreign text cleaned by `text.terminal`.
 
-Nothing else in zcrawl writes to stdout or stderr (the architecture test looks), so no command can
-forget the rule. rich is imported where a table is drawn and nowhere else; a pipe gets plain
+Nothing else in zcrawl writes to stdout or stderr (an architecture test checks it), so no command
+can forget to clean. rich is imported where a table is drawn and nowhere else; a pipe gets plain
 aligned columns.
 """
 
@@ -18,12 +18,12 @@ from zcrawl.errors import ZcrawlError
 from zcrawl.model.reasons.usage import STDOUT_FAILED
 from zcrawl.text.terminal import shown, shown_json, shown_json_bytes
 
-# For terminals that know no other letters than ASCII.
+# For terminals that have only ASCII characters.
 PLAIN: Final = str.maketrans({"×": "x", "…": "...", "–": "-", "→": "->", "·": "-"})
 
 
 class StdoutFailed(ZcrawlError):
-    """Standard output takes nothing any more, for example on a full disk."""
+    """Standard output cannot be written, for example on a full disk."""
 
     code = STDOUT_FAILED
 
@@ -34,38 +34,41 @@ def note_if(line: str | None) -> None:
 
 
 def note(text: str) -> None:
-    """One line for people, on stderr."""
+    """Print one line for people on stderr."""
     _narrate(shown(text))
 
 
 def note_lines(text: str) -> None:
-    """Several lines for people, such as a trace, on stderr."""
+    """Print several lines for people, such as a traceback, on stderr."""
     _narrate(shown(text, keep="\n"))
 
 
 def data(text: str) -> None:
-    """One line of data, on stdout."""
+    """Print one line of data on stdout."""
     _write(shown(text))
 
 
 def page(text: str) -> None:
-    """Several lines of data that are laid out already, on stdout."""
+    """Print several lines of formatted data on stdout."""
     _write(shown(text, keep="\n"))
 
 
 def print_json(value: Any) -> None:
-    """One value as one line of JSON on stdout."""
+    """Print one value as one line of JSON on stdout."""
     print_json_text(msgspec.json.encode(value).decode())
 
 
 def print_json_text(text: str) -> None:
-    """JSON that is encoded already, on stdout."""
+    """Print encoded JSON on stdout."""
     _write(shown_json(text))
 
 
 def write_items(chunk: bytes, form: str) -> None:
-    """Items in their format to stdout. JSON lines are escaped always, which changes no value. CSV
-    has no escapes: a program gets the item as it is, a terminal gets it by the rule."""
+    """Write items in their format to stdout.
+
+    JSON lines are always escaped, which does not change values. CSV has no escapes: programs get
+    the text unchanged, terminals get it cleaned.
+    """
     from zcrawl.model.formats import FORMATS, StdoutKind
 
     display = FORMATS[form].display
@@ -79,7 +82,7 @@ def write_items(chunk: bytes, form: str) -> None:
 
 
 def _narrate(text: str) -> None:
-    # Who cannot be told, on a full disk say, is not told; the work goes on.
+    # If stderr cannot be written, for example on a full disk, the work continues without the note.
     with contextlib.suppress(OSError):
         print(_encodable(text, sys.stderr), file=sys.stderr, flush=True)
 
@@ -91,7 +94,7 @@ def _write(text: str) -> None:
 
 @contextlib.contextmanager
 def _stdout_errors() -> Iterator[None]:
-    """A reader that left is BrokenPipeError, as ever; all else that stdout may say is named."""
+    """Turn errors of stdout into StdoutFailed, except BrokenPipeError (the reader is gone)."""
     try:
         yield
     except BrokenPipeError:
@@ -101,7 +104,7 @@ def _stdout_errors() -> Iterator[None]:
 
 
 def _encodable(text: str, stream: TextIO) -> str:
-    """The text in letters that the stream has."""
+    """Return the text with only those characters that the stream's encoding has."""
     encoding = stream.encoding or "ascii"
     try:
         text.encode(encoding)
@@ -112,7 +115,7 @@ def _encodable(text: str, stream: TextIO) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Rows under headings: a rich table on a terminal, else columns that `awk` can read."""
+    """Print rows under headings: a rich table on a terminal, else columns that `awk` can read."""
     cells = [[shown(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _rich_table(columns, cells)
@@ -140,7 +143,7 @@ def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
 
 
 def fields(values: Mapping[str, object]) -> None:
-    """`name  value` lines on stdout."""
+    """Print `name  value` lines on stdout."""
     lines = {shown(name): value for name, value in values.items()}
     width = max(map(len, lines), default=0)
     for name, value in lines.items():
@@ -148,7 +151,7 @@ def fields(values: Mapping[str, object]) -> None:
 
 
 def describe_output(view: dict[str, Any]) -> str:
-    """An output of a run, for people: where it is, and what hinders it."""
+    """Return where an output of a run is, and its problem if it has one."""
     where = view["path"]
     if view.get("file"):
         where = f"{view['file']} on {view['master']}" if view["master"] else view["file"]
@@ -158,14 +161,14 @@ def describe_output(view: dict[str, Any]) -> str:
 
 
 def counts(values: Mapping[str, int], limit: int = 8) -> str:
-    """`404 × 3, timeout × 1`, most frequent first."""
+    """Return counts as text, most frequent first: `404 × 3, timeout × 1`."""
     pairs = sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))
     shown = [f"{name} × {number}" for name, number in pairs[:limit]]
     return ", ".join(shown) + (f" and {len(pairs) - limit} more" if len(pairs) > limit else "")
 
 
 def size(number: float) -> str:
-    """`1.5 MB`, in powers of 1000."""
+    """Return a number of bytes as text, in powers of 1000: `1.5 MB`."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if number < 1000 or unit == "TB":
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
@@ -174,7 +177,7 @@ def size(number: float) -> str:
 
 
 def seconds(number: float) -> str:
-    """`4.2 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Return a duration as text: `4.2 s`, `3 min 20 s`, `2 h 05 min`."""
     if number < 60:
         return f"{number:.1f} s"
     minutes, rest = divmod(round(number), 60)

@@ -1,6 +1,6 @@
-"""Counts by reason for people: each with the first example, and the command that looks closer.
+"""Counts by reason for people: each with its first example, and a command to examine it.
 
-Used by what `crawl` and `submit --wait` tell at the end, and by `job`. Pure: it makes lines.
+Used by the summaries of `crawl` and `submit --wait`, and by `job`. Pure: it only builds lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Examples = Mapping[str, Mapping[str, str]]  # reason → url, detail
 
 
 def reason_lines(title: str, counts: Mapping[str, int], examples: Examples) -> list[str]:
-    """A line for each reason that has an example, most frequent first, and one for the others."""
+    """Return a line for each reason with an example, most frequent first, and one for the rest."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     top_pairs = [pair for pair in ordered if pair[0] in examples][:MOST_LINES]
     lines = [f"{title}: {name} × {n}{example_text(examples[name], n)}" for name, n in top_pairs]
@@ -27,7 +27,7 @@ def reason_lines(title: str, counts: Mapping[str, int], examples: Examples) -> l
 
 
 def example_text(example: Mapping[str, str], count: int = 1) -> str:
-    """What stands behind a count: `: IndexError: … (sp.py, line 8) at http://…`"""
+    """Return an example as the end of a line: `: IndexError: … (sp.py, line 8) at http://…`."""
     url = example["url"]
     detail = example["detail"].removeprefix(f"{url}: ").strip()
     if len(detail) > MOST_DETAIL:
@@ -39,7 +39,7 @@ def example_text(example: Mapping[str, str], count: int = 1) -> str:
 
 
 def next_step(view: Mapping[str, Any], job_file: str = "") -> str:
-    """The command that shows one of the pages that went wrong; empty: none did."""
+    """Return the command that shows one of the failed pages; empty if no page failed."""
     for kind, counts in (("failed", "failed_reasons"), ("rejected", "rejected_items")):
         examples = view.get("examples", {}).get(kind, {})
         for name in view.get(counts, {}):  # most frequent first

@@ -1,6 +1,6 @@
-"""Rows of the store as bytes of a file, chunk by chunk: what `export` writes.
+"""Turn rows of the store into the bytes of a file, chunk by chunk, for `export`.
 
-A chunk is one read; the next one starts after the last row of it, so memory holds one chunk.
+A chunk is one read. The next one starts after its last row, so memory holds only one chunk.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ REPORT_COLUMNS: Final = ("url", "block", "reason", "errors", "item")
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What is exported: rows of one kind of one run; `kind` None: what failed or was skipped."""
+    """The rows to export: one kind of one run; `kind` None: URLs that failed or were skipped."""
 
     store: Store
     run: int
     spec: bytes
     kind: Kept | None
-    blobs: str  # where bodies lie, for archives
-    csv_safe: bool = False  # besides jobs that say so themselves
+    blobs: str  # the place of the bodies, for archives
+    csv_safe: bool = False  # a job can ask for it, too
 
     def batches(self) -> Iterator[list[bytes]]:
         if self.kind is None:
@@ -60,7 +60,7 @@ class Source:
 
 
 def chunks_of(source: Source, form: str) -> Iterator[bytes]:
-    """The chunks of an appendable format."""
+    """Yield the chunks of a format whose files can grow."""
     format = FORMATS[form]
     if not format.captures:
         return _records(source, format)
@@ -71,7 +71,7 @@ def chunks_of(source: Source, form: str) -> Iterator[bytes]:
 
 
 def whole_file_of(source: Source, form: str) -> Callable[[Path], None]:
-    """The call that writes a file of a format that is not appendable."""
+    """Return the function that writes a file of a format that is written as a whole."""
     from zcrawl.outputs.files.writers import whole_file
 
     def write(path: Path) -> None:
@@ -84,7 +84,7 @@ def whole_file_of(source: Source, form: str) -> Callable[[Path], None]:
 
 
 def _records(source: Source, format: Format) -> Iterator[bytes]:
-    """Columns are the job's; where it does not say them, those of the first batch."""
+    """Yield encoded rows. The columns are those of the job, or else those of the first batch."""
     from zcrawl.outputs.files.writers import records_of
 
     layout = source.layout() if format.has_columns else Layout(None)

@@ -1,5 +1,5 @@
-"""From arguments to a submission: URLs, a job file, seed files and flags become one spec and a
-stream of seeds. Used by `crawl` and `submit`. Nothing is sent before all of it was judged.
+"""Turn URLs, a job file, seed files and flags into a submission: one spec and a stream of seeds.
+Used by `crawl` and `submit`. Nothing is sent before everything is checked.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from zcrawl.submit.url_logins import UrlLogins
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.text.spelling import near_names
 
-MAX_LINE: Final = 65_536  # characters; no URL is that long, so the rest of a line can go
+MAX_LINE: Final = 65_536  # characters; no URL is that long, so the rest of a line is dropped
 
 
 class Submission(msgspec.Struct):
-    """What is to be submitted: a spec, the first seeds, and where the others come from."""
+    """A spec, the first seeds, and the source of the other seeds."""
 
     spec: JobSpec
     first: list[str]
     rest: Iterator[list[str]]
     lines: SeedLines
     more: bool  # `rest` may hold seeds
-    typed: tuple[str, ...] = ()  # by the operator: these seeds vouch for their own hosts
-    secrets: dict[str, str] = {}  # for the workers' environment: logins that stood in URLs
-    page: str = ""  # one that the job may meet (`test`): neither a seed nor opened
-    sent: int = 0  # of `rest`
+    typed: tuple[str, ...] = ()  # seeds typed by the operator: their own hosts may be private
+    secrets: dict[str, str] = {}  # for the workers' environment: logins from URLs
+    page: str = ""  # a page for `test`: not a seed, and its host may not be private
+    sent: int = 0  # seeds of `rest` that were sent
     job_file: str = ""  # as it was typed
-    stored: str = ""  # the name or id of a job that runs again as it is; `spec` is none then
+    stored: str = ""  # the name or id of a stored job to run again; `spec` is then not used
 
     def args(self, mode: str, output: tuple[str, str] | None) -> dict[str, Any]:
         return {
@@ -59,7 +59,7 @@ class Submission(msgspec.Struct):
 
 
 def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The flags that change a spec, handed on as `changes`, by the spec's dotted keys."""
+    """Add the flags that change a spec; the command gets them as `changes`, by dotted key."""
     count, number = click.IntRange(min=0), click.FloatRange(min=0)
     options: list[tuple[str, str, Any, str, str]] = [
         ("--name", "name", str, "NAME", "The job's name. [default: the first seed's host]"),
@@ -76,7 +76,7 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ("--spider", "spider", str, "FILE.py:NAME", "The spider that reads the pages."),
         ("--timeout", "fetch.timeout", number, "S", "Seconds for one request."),
         ("--retries", "fetch.retries", count, "N", "How often a failed request is tried again."),
-        ("--user-agent", "fetch.user_agent", str, "TEXT", "What servers are told."),
+        ("--user-agent", "fetch.user_agent", str, "TEXT", "The User-Agent header of requests."),
     ]
 
     @functools.wraps(function)
@@ -92,7 +92,7 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs.pop("csv_safe"):
             changes["output.csv_safe"] = True
         if changes["politeness.rate"] == 0:
-            # Without a pace nobody has to own the host, so all workers may share it.
+            # Without a pace the host needs no single owner, so all workers may share it.
             changes["politeness.spread"] = True
         given = {key: value for key, value in changes.items() if value is not None}
         return function(*args, changes=given, **kwargs)
@@ -102,12 +102,12 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
     decorated = click.option("--allow-private", is_flag=True, help="Crawl private addresses too.")(
         decorated
     )
-    safe = click.option("--csv-safe", is_flag=True, help="No cell of a CSV file is a formula.")
+    safe = click.option("--csv-safe", is_flag=True, help="Write CSV files without formulas.")
     decorated = safe(decorated)
-    decorated = click.option("--no-robots", is_flag=True, help="Do not ask robots.txt.")(decorated)
-    decorated = click.option("--exclude", help="Skip such URLs.", **regex)(decorated)
-    decorated = click.option("--include", help="Follow only such URLs.", **regex)(decorated)
-    tag = click.option("--tag", multiple=True, metavar="NAME", help="A tag more for the job.")
+    decorated = click.option("--no-robots", is_flag=True, help="Ignore robots.txt.")(decorated)
+    decorated = click.option("--exclude", help="Skip URLs that match.", **regex)(decorated)
+    decorated = click.option("--include", help="Follow only URLs that match.", **regex)(decorated)
+    tag = click.option("--tag", multiple=True, metavar="NAME", help="Add a tag to the job.")
     decorated = tag(decorated)
     for flag, key, kind, metavar, text in reversed(options):
         add = click.option(flag, _variable(key), type=kind, metavar=metavar, help=text)
@@ -129,13 +129,13 @@ def prepare(
     takes_logins: bool = False,
     names_page: bool = False,
 ) -> Submission:
-    """Judge everything that was typed; raises UsageError, JobError or BadUrl.
+    """Check everything that was typed; raise UsageError, JobError or BadUrl.
 
     `lists_vouch`: the first chunk of a list counts as typed (`crawl`, on the operator's machine).
     `takes_logins`: the workers are children of this process, so it can give them the passwords
     that stand in URLs (`submit.url_logins`); elsewhere such URLs are refused.
-    `names_page`: the URL is a page that the job may meet (`test`). The seeds of a job file that
-    has some stay what they are: they decide on scope and guard, as in a crawl of the file.
+    `names_page`: the URL is a page to test and not a seed (`test`). The seeds of the job file still
+    decide about scope and guard, as in a crawl of the file.
     """
     logins = UrlLogins()
     if not takes_logins:
@@ -162,7 +162,7 @@ def prepare(
     check_extraction(spec, source)
     first = next(rest, [])
     if logins:
-        logins.close()  # later lines come when the job exists
+        logins.close()  # later lines are read when the job exists already
         auth = logins.auth(table.get("fetch", {}).get("auth", []))
         table = overlay(table, {"fetch.auth": auth})
         spec = spec_from_dict(table, source)
@@ -187,7 +187,7 @@ def prepare(
 
 
 def prepare_again(name: str, seeds_file: str | None, changes: Mapping[str, Any]) -> Submission:
-    """A new run of a stored job, as it is stored; UsageError for flags that would change it."""
+    """Prepare a new run of a stored job; UsageError for flags that would change the job."""
     if changes:
         raise UsageError(
             f"--again runs job {name!r} as it is stored, so a flag cannot change "
@@ -206,19 +206,19 @@ def prepare_again(name: str, seeds_file: str | None, changes: Mapping[str, Any])
 
 
 def stored_name(sources: tuple[str, ...]) -> str:
-    """The name or id of a job, if that is what was given; else empty."""
+    """Return the name or id of a job, if one was given; else an empty string."""
     if len(sources) != 1 or is_job_file(sources[0]):
         return ""
     return "" if "://" in sources[0] else sources[0]
 
 
 def is_plain_word(source: str) -> bool:
-    """Whether it can only be a name: a host has a dot, a port or is `localhost`."""
+    """Return whether it can only be a job's name: a host has a dot or a port, or is localhost."""
     return re.fullmatch(r"[\w-]+", source) is not None and source != "localhost"
 
 
 def split_sources(sources: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """One job file, or URLs, never both: which of them would name the job?"""
+    """Split sources into a job file and URLs. Both at once is an error."""
     files = [source for source in sources if is_job_file(source)]
     if not files:
         return None, sources
@@ -233,7 +233,7 @@ def split_sources(sources: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]
 
 
 def is_job_file(source: str) -> bool:
-    """Whether a job file was given. UsageError for a file that is something else."""
+    """Return whether the source is a job file. UsageError for a file of another kind."""
     if "://" in source:
         return False
     if source.endswith(".toml"):
@@ -249,7 +249,7 @@ def is_job_file(source: str) -> bool:
 
 
 def _clean_urls(table: dict[str, Any], logins: UrlLogins) -> None:
-    """Take the logins out of the URLs of a job file; what has a wrong type is left to the check."""
+    """Take the logins out of the URLs of a job file. Values of a wrong type stay unchanged."""
     sitemaps = table.get("sitemaps", {})
     if isinstance(sitemaps, Mapping) and _is_list(sitemaps.get("urls")):
         table["sitemaps"] = {**sitemaps, "urls": _cleaned(sitemaps["urls"], logins)}
@@ -262,24 +262,24 @@ def _cleaned(urls: Sequence[object], logins: UrlLogins) -> list[object]:
 
 
 def check_extraction(spec: JobSpec, source: str) -> None:
-    """Compile the job's selectors, patterns and paths: the leader, who parses nothing, cannot."""
+    """Compile the job's selectors, patterns and paths, because the leader cannot check them."""
     if not spec.extract and not spec.schema:
         return
     from zcrawl.parse.extract.plan import ExtractionPlan
 
     try:
         ExtractionPlan(spec.extract, spec.schema)
-        if not spec.parsers:  # whose items may have any fields
+        if not spec.parsers:  # items of parser plugins may have any fields
             check_schema_fields(spec.extract, spec.schema)
     except JobError as error:
         raise JobError(f"{source}: {error}", code=error.code) from None
 
 
 def _bring_code(table: dict[str, Any], folder: Path) -> None:
-    """A spider in a file travels with its job, without the folder that it is in here."""
+    """Put the spider's file into the job, under its name without the folder."""
     spider = table["spider"]
     if not isinstance(spider, str) or not is_file(spider):
-        return  # an installed package, or nothing that a check lets through
+        return  # an installed package, or a value that a later check refuses
     place, _, name = spider.rpartition(":")
     path = folder / place
     try:
@@ -306,7 +306,7 @@ def read_text(path: str) -> str:
 
 
 def _other_files(path: str) -> str:
-    """What a person may have meant by a job file that does not exist."""
+    """Return a hint for a job file that does not exist: a similar name, or `zcrawl init`."""
     folder = Path(path).parent
     names = [file.name for file in folder.glob("*.toml")] if folder.is_dir() else []
     near = near_names(Path(path).name, names)
@@ -316,7 +316,7 @@ def _other_files(path: str) -> str:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a file, or of stdin for `-`, one at a time. A line's end may be cut off."""
+    """Yield the lines of a file, or of stdin for `-`. Very long lines are cut."""
     try:
         # A copy of the descriptor: a thread that waits for stdin at exit must not hold its lock.
         file = _open(os.dup(sys.stdin.fileno())) if path == "-" else _open(path)
@@ -340,18 +340,18 @@ def read_lines(path: str) -> Iterator[str]:
 
 
 def _open(path: str | int) -> TextIO:
-    # A byte that is no UTF-8 becomes a lone surrogate, which is no URL: a named error, not a crash.
+    # A byte that is not UTF-8 becomes a lone surrogate. It is then refused as a bad URL.
     return open(path, encoding="utf-8-sig", errors="surrogateescape")  # noqa: PTH123
 
 
 def with_capture(changes: dict[str, Any], out: str | None) -> dict[str, Any]:
-    """An archive needs whole exchanges, which workers keep only when they are told to."""
+    """Turn on output.capture for an archive, because it needs whole requests and responses."""
     needs_capture = out is not None and out != "-" and formats.is_capture(format_of(out))
     return {**changes, "output.capture": True} if needs_capture else changes
 
 
 def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | None:
-    """(path, format) of the file that gets the items; None for `-`.
+    """Return (path, format) of the file that gets the items; None for `-`.
 
     `{run}` in a path stands for the run's number, which only the store knows.
     """
@@ -360,7 +360,7 @@ def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | 
     if out is None:
         own = outputs.targets(spec.output, file_stem(spec.name))
         if own:
-            return own[0]  # the job says itself where its items go
+            return own[0]  # the job has an output of its own
         ending = formats.FORMATS[formats.JSONL].ending
         return str(data / f"{file_stem(spec.name)}-{{run}}{ending}"), formats.JSONL
     outputs.refuse_login(out)
@@ -373,13 +373,12 @@ def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | 
 
 
 def output_on_cluster(out: str) -> tuple[str, str]:
-    """(path, format) of a file that a master writes: what it may be is not for this machine to
-    say, and nothing of the kind is looked for here."""
+    """Return (path, format) of a file that a master writes. The master checks the path."""
     return out, format_of(out)
 
 
 def format_of(name: str) -> str:
-    """The format that a file's name asks for."""
+    """Return the format of a file by the ending of its name."""
     format = formats.format_of(name)
     if format is None:
         endings = ", ".join(formats.all_endings())
@@ -390,13 +389,13 @@ def format_of(name: str) -> str:
             )
         sheet = " (spreadsheets open .csv)" if name.lower().endswith((".xlsx", ".xls")) else ""
         raise UsageError(
-            f"{name}: the ending of a file's name tells its format; use one of {endings}{sheet}"
+            f"{name}: the ending of a file's name sets its format; use one of {endings}{sheet}"
         )
     return format
 
 
 def check_writable(path: Path) -> None:
-    """Find out now, not after the crawl."""
+    """Check before the crawl that the output file can be written."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file in it", code=OUT_UNWRITABLE)
     if not path.parent.is_dir():

@@ -1,8 +1,8 @@
-"""Wiring only: which parts make a master, a worker, an embedded cluster, a client.
+"""Wiring only: connect the parts of a master, a worker, an embedded cluster, a client.
 
 `embedded` is a whole cluster in one folder, `master_node` and `worker_node` are the nodes of a
 cluster, `worker_main` is one worker process, `client` talks to masters, `probe` fetches once
-without a cluster. `preflight` finds out before a crawl what a machine lacks.
+without a cluster. `preflight` checks before a crawl whether this machine has all it needs.
 
-Touches the world. Imported by commands and the console. Start with `embedded`.
+Does I/O. Imported by commands and the console. Start with `embedded`.
 """

@@ -1,4 +1,4 @@
-"""Keeps a running master's list of allowed keys as its file says."""
+"""Update the allowed keys of a running master when their file changes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def follow_allow_list(
     log: Callable[[str, str], None],
     look_again_s: float = LOOK_AGAIN_S,
 ) -> None:
-    """Until cancelled. `allow` is `ZmqMasterMesh.allow`; the first reading is the caller's.
+    """Follow the file until cancelled. `allow` is `ZmqMasterMesh.allow`; the caller reads first.
 
-    A file that is gone or wrong changes nothing but the log: an editor that writes it in two steps
-    must lock nobody out.
+    A file that is missing or wrong is only logged: an editor that writes it in two steps must not
+    lock nodes out.
     """
     complaint = ""
     while True:
@@ -35,7 +35,7 @@ async def follow_allow_list(
                 complaint = str(error)
                 log(error.code, complaint)
             continue
-        except Exception as error:  # a bug: told once, and the file is looked at again
+        except Exception as error:  # a bug: logged once, and the file is read again
             if str(error) != complaint:
                 complaint = str(error)
                 log(TASK_FAILED, f"allow list: {in_full(error)}")

@@ -1,4 +1,4 @@
-"""Opens the place where bodies are kept: a folder or S3, by its name."""
+"""Open the place where bodies are stored: a folder or S3, by its name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from zcrawl.model.reasons.storage import BODIES_NOT_SHARED
 from zcrawl.roles.place import BLOBS
 from zcrawl.submit.outputs import is_remote
 
-Note = Callable[[str, str], None]  # an event's name and what it says
-REFUSED = ""  # the place of a cluster that has none
+Note = Callable[[str, str], None]  # name and text of an event
+REFUSED = ""  # for a cluster without a place for bodies
 
 
 def blobs_place(config: Config, data: Path, *, cluster: bool) -> str:
-    """The folder or URL. On several hosts a folder must be declared to be one for all of them:
-    else each would keep what the others cannot find, and an archive would lack its bodies. A
-    cluster that names no place starts, and refuses to keep bodies when a job wants it."""
+    """Return the folder or URL for bodies. In a cluster on several machines, a folder must be
+    declared as shared; otherwise other nodes could not read its bodies. A cluster without a place
+    starts, but refuses jobs that store bodies."""
     bodies = config.bodies
     if is_remote(bodies.url):
         return bodies.url
@@ -39,7 +39,7 @@ def blobs_place(config: Config, data: Path, *, cluster: bool) -> str:
 
 
 def several_hosts(config: Config) -> bool:
-    """Whether anybody named in the configuration is, or can be reached from, another machine."""
+    """Return whether the configuration names, or is open to, other machines."""
     named = [config.mesh.bind, config.mesh.advertise, config.consul.address]
     hosts = [*named, *config.cluster.masters]
     return any(not _is_here(host) for host in hosts if host)
@@ -56,7 +56,7 @@ def _is_here(address: str) -> bool:
 
 
 class _Nowhere:
-    """Of a cluster on several hosts without a place for bodies."""
+    """The blobs of a cluster on several machines without a place for bodies: all calls fail."""
 
     def put(self, data: bytes) -> str:
         raise StoreError(
@@ -70,7 +70,7 @@ class _Nowhere:
 
 
 def in_loop(note: Note) -> Note:
-    """`note`, called by another thread, in the loop that runs now."""
+    """Return a function for other threads that calls `note` in the running loop."""
     loop = asyncio.get_running_loop()
 
     def pass_on(name: str, detail: str) -> None:
@@ -80,8 +80,8 @@ def in_loop(note: Note) -> Note:
 
 
 def body_getter(where: str, note: Note) -> Callable[[str], bytes]:
-    """Finds bodies for archives. `note` is told of each that is lost for good; the archive is
-    written without it."""
+    """Return a function that reads bodies for archives. A lost body is reported to `note`, and the
+    archive is written without it."""
     from zcrawl.outputs.warc import is_lost
 
     blobs = open_blobs(where)
@@ -98,7 +98,7 @@ def body_getter(where: str, note: Note) -> Callable[[str], bytes]:
 
 
 def open_blobs(where: str) -> Blobs:
-    """The place, behind its time limit and its breaker."""
+    """Open the place, with a time limit and a breaker."""
     if where == REFUSED:
         return _Nowhere()
     return GuardedBlobs(where, lambda: _open_place(where))

@@ -1,6 +1,6 @@
-"""Talks to a cluster's masters over their control sockets: to the one that runs in a data folder,
-or to any of a cluster's. One at a time is asked; whoever does not answer is left for the next. The
-request's id makes a repeat harmless.
+"""Send requests to masters over their control sockets: to the master of a data folder, or to any
+master of a cluster. It tries one master after the other until one answers. The id of the request
+makes a repeat harmless.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from zcrawl.roles.place import read_mesh_file
 if TYPE_CHECKING:
     from zcrawl.mesh.security import MeshKeys
 
-ASK_AGAIN_S: Final = 2.0  # the leader knows a request by its id: asking twice acts once
-# After these refusals the same request is sent again: somebody is taking over, or this key has
-# asked for too much at once.
+ASK_AGAIN_S: Final = 2.0  # a repeat is safe, because the leader recognises the request's id
+# After these refusals the same request is sent again: a master is taking over, or this key has
+# sent too many requests.
 TRY_AGAIN_PAUSES_S: Final = {NO_LEADER: 0.1, TOO_MANY_REQUESTS: TRY_AGAIN_S}
 GIVE_UP_S: Final = 20.0
 
 
 def is_live(data: Path) -> bool:
-    """Whether a master runs in this folder: it holds the lock, and its process is there."""
+    """Return whether a master runs in this folder: it has the lock, and its process exists."""
     mesh_file = read_mesh_file(data)
     if mesh_file is None or not is_locked(data):
         return False
@@ -46,7 +46,7 @@ def is_live(data: Path) -> bool:
 
 
 def controls_in(data: Path) -> list[str]:
-    """Where the master of a data folder takes requests."""
+    """Return the control addresses of the master of a data folder."""
     mesh_file = read_mesh_file(data)
     if mesh_file is None:
         raise UnreachableError(f"no cluster runs in {data}")
@@ -89,7 +89,7 @@ class MeshClient:
         while True:
             reply = await self._once(request, min(ASK_AGAIN_S, deadline - loop.time()))
             if reply is None:
-                if self._mesh.complaint:  # else what was said before still holds
+                if self._mesh.complaint:  # otherwise keep the earlier one
                     why, code = self._mesh.complaint, None
                 self._mesh.next_master()
             elif reply.ok or reply.data.get("code") not in TRY_AGAIN_PAUSES_S:
@@ -116,7 +116,7 @@ class MeshClient:
             del self._waiting[request.id]
 
     def _refuse(self, text: str) -> None:
-        """Every master speaks another version: no question will be answered."""
+        """Fail the request, because every master speaks another version of the protocol."""
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(RefusedError(text, code=VERSION))
@@ -131,8 +131,8 @@ class MeshClient:
 
 
 def who_asks() -> str:
-    """`ann@laptop`, for the audit."""
-    # As `getpass.getuser` does it, which loads what reads passwords.
+    """Return the user and machine for the audit: `ann@laptop`."""
+    # The same as `getpass.getuser`, without its slow imports.
     user = os.environ.get("LOGNAME") or os.environ.get("USER")
     if not user:
         user = str(os.getuid())
@@ -142,7 +142,7 @@ def who_asks() -> str:
 
 
 def answer(reply: Reply) -> dict[str, Any]:
-    """The data of a reply, or the error that it tells of."""
+    """Return the data of a reply, or raise its error."""
     if reply.ok:
         return reply.data
     text, code = str(reply.data.get("message", "")), str(reply.data.get("code", REFUSED))

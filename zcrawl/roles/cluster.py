@@ -1,5 +1,5 @@
-"""What the roles of a cluster share: a node's name, its keys, its store, its coordinator, and how
-to find the masters. Wiring only.
+"""Shared parts of a cluster's roles: name, keys, store and coordinator of a node, and the search
+for masters. Wiring only.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def master_keys(config: Config) -> MeshKeys | None:
 
 
 def client_keys(config: Config) -> MeshKeys | None:
-    """Of a worker, a command or a console."""
+    """Return the keys of a worker, a command or a console."""
     mesh = config.mesh
     if not mesh.key_file:
         return None
@@ -81,7 +81,7 @@ def client_keys(config: Config) -> MeshKeys | None:
 
 
 def job_rights(config: Config, *, owner: bool) -> JobRights:
-    """What jobs may use of a worker's machine; `owner`: they are its own user's."""
+    """Return what jobs may use on a worker's machine; `owner`: the jobs are of its own user."""
     from zcrawl.fetch.keyring import JobRights
 
     hosts = {name: secret.hosts for name, secret in config.secrets.items()}
@@ -89,7 +89,7 @@ def job_rights(config: Config, *, owner: bool) -> JobRights:
 
 
 async def find_masters(config: Config) -> list[Endpoints]:
-    """The masters that can be found now, healthy ones first: from Consul, or by asking one."""
+    """Find the masters, healthy ones first: from Consul, or by asking one of them."""
     if not config.consul.address:
         return await ask_for_masters(config.cluster.masters, client_keys(config))
     masters = await asyncio.to_thread(_registered_masters, config)
@@ -113,7 +113,7 @@ def _registered_masters(config: Config) -> list[Endpoints]:
 
 
 def registered(config: Config, role: MemberRole) -> list[Sighting]:
-    """What Consul's catalogue shows now. Blocks."""
+    """Read the registered nodes from Consul. Blocks."""
     from zcrawl.coord.agents.consul_client import ConsulClient
     from zcrawl.coord.ports import Member
 
@@ -127,7 +127,7 @@ def registered(config: Config, role: MemberRole) -> list[Sighting]:
 
 
 async def ask_for_masters(controls: Sequence[str], keys: MeshKeys | None) -> list[Endpoints]:
-    """Every master knows the others: the first that answers tells."""
+    """Ask the masters for the list of all masters; the first answer is used."""
     from zcrawl.roles.client import MeshClient
 
     async with MeshClient(list(controls), keys=keys) as client:

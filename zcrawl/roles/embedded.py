@@ -1,7 +1,7 @@
 """A whole cluster in one folder: a master in this process, workers in processes of their own.
 
-Wiring only. The order of starting: sockets' names, lock, workers (they need longest to load),
-database, leadership, ears. The order of stopping, the other way round, is `__aexit__`.
+Wiring only. The order of starting: names of sockets, lock, workers (they load longest), database,
+leadership, sockets. `__aexit__` stops in the opposite order.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OWNER: Final = JobRights(owner=True)
 LEAD_TIMEOUT_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.02
-GC_THRESHOLDS: Final = (20_000, 20, 50)  # a batch makes thousands of objects, and few cycles
+GC_THRESHOLDS: Final = (20_000, 20, 50)  # a batch creates thousands of objects, and few cycles
 
 
 class EmbeddedCluster:
@@ -139,11 +139,11 @@ class EmbeddedCluster:
         gc.freeze()  # what is loaded stays: later collections need not look at it
         gc.set_threshold(*GC_THRESHOLDS)
         place.write_mesh_file(data, endpoints)
-        # The workers go first when all ends: they report to a master that still listens.
+        # The workers end first, so that the master still receives their reports.
         stack.push_async_callback(supervisor.stop)
 
     async def _lead(self, leadership: Leadership, endpoints: Endpoints, log: EventLog) -> None:
-        # Loaded only now: the workers, on another core, begin their work meanwhile.
+        # Imported only now, so that the workers can already start on another core.
         from zcrawl.store.sql import light
 
         light.load()
@@ -162,8 +162,8 @@ class EmbeddedCluster:
         stack.push_async_callback(store.close)
         mesh = stack.enter_context(ZmqMasterMesh(endpoints, new_incarnation(), log))
         master = MasterLoop(
-            # Whoever reaches the sockets in this folder is its user: they reach this machine's
-            # network, write its files and run what they like anyway.
+            # Only the owner of this folder can reach its sockets, and this user can use the
+            # network, files and programs of this machine anyway.
             Master(
                 place.MASTER,
                 allow_private=True,
@@ -210,7 +210,7 @@ class EmbeddedCluster:
         master.listen()
 
     async def _pause(self) -> None:
-        """No worker is heard yet, so nothing of the old runs is dispatched before."""
+        """Pause old runs. No worker is connected yet, so nothing of them was dispatched."""
         for row in self.snapshot().runs:
             if row.state == RunState.RUNNING:
                 args = {"ref": str(row.job), "action": "pause", "run": row.run}
@@ -249,7 +249,7 @@ class EmbeddedCluster:
         )
 
     async def drain(self, timeout_s: float) -> None:
-        """Workers finish what they began and leave; a worker leaves when all is committed."""
+        """Let the workers finish their requests; each ends when all its results are committed."""
         assert self._supervisor is not None
         self._supervisor.ask_to_leave()
         await self._supervisor.wait_gone(timeout_s)

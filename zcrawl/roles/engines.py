@@ -1,6 +1,6 @@
-"""Makes fetch engines by their names in job files, each with its imports when it is asked for.
+"""Create fetch engines by their names in job files; each is imported when it is first needed.
 
-Called by workers and by `zcrawl test`: most need one engine, and the others are slow to load.
+Called by workers and by `zcrawl test`. Most need one engine, and the others are slow to load.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Note = Callable[[str, str], None]
 
 
 class Engines:
-    """Those of one worker. Its own ones are made once and shared by all runs."""
+    """The engines of one worker. Those of zcrawl are created once and shared by all runs."""
 
     def __init__(self, note: Note) -> None:
         self._note = note
         self._shared: dict[str, Engine] = {}
 
     def of(self, spec: JobSpec) -> Engine:
-        """A plugin's engine is the run's, who closes it. PluginError: see `make_engine`."""
+        """Return the engine of a job. The run owns and closes a plugin's engine."""
         name = spec.fetch.engine
         _require_extras(spec)
         return self.shared(name) if name in ENGINES else make_engine(spec, self._plain)
@@ -50,9 +50,11 @@ class Engines:
 def make_engine(
     spec: JobSpec, plain: Callable[[], Engine], note: Note = lambda name, detail: None
 ) -> Engine:
-    """`plain` gives the engine for what a browser need not render, `note` writes logs. PluginError:
-    no plugin of that name, or one that does not take the job's options; or an optional package or
-    the browser is missing, so that other workers get the run's pages."""
+    """Create an engine. `plain` returns the engine for requests that need no browser; `note` logs.
+
+    PluginError: the plugin is missing or refuses the job's options, or an optional package or the
+    browser is missing. Then other workers get the pages of the run.
+    """
     name = spec.fetch.engine
     _require_extras(spec)
     if name in ENGINES:

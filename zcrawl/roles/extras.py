@@ -1,4 +1,4 @@
-"""What a job needs of a worker beyond zcrawl itself: optional packages and a browser.
+"""Requirements of a job besides zcrawl itself: optional packages and a browser.
 
 Called by workers for each run (`engines`), by `preflight` for jobs that run on this machine, and by
 `submit`, which asks after such jobs whether a live worker can do them.
@@ -23,7 +23,7 @@ PACKAGES: Final = {
 
 
 def extras_of(spec: JobSpec) -> Iterator[str]:
-    """The extras of zcrawl that a worker needs for this job."""
+    """Yield the extras of zcrawl that a worker needs for this job."""
     if spec.fetch.engine == "browser":
         yield "browser"
     if spec.fetch.http2:
@@ -33,14 +33,14 @@ def extras_of(spec: JobSpec) -> Iterator[str]:
 
 
 def needs_more(spec: JobSpec) -> bool:
-    """Whether a worker may lack something for this job: most jobs need only zcrawl."""
+    """Return whether a worker may lack something for this job. Most jobs need only zcrawl."""
     code = spec.spider and spec.code is None  # a package that is installed on the workers
     plugin = spec.fetch.engine not in ENGINES or spec.kind != CRAWL
     return bool(code or plugin or spec.middlewares or spec.parsers or any(extras_of(spec)))
 
 
 def missing_here(spec: JobSpec) -> str:
-    """What this machine lacks for the job, with how to install it; empty: nothing."""
+    """Return what this machine lacks for the job, and how to install it; empty: nothing."""
     for extra in extras_of(spec):
         module, _ = PACKAGES[extra]
         if importlib.util.find_spec(module) is None:

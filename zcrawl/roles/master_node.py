@@ -1,8 +1,8 @@
-"""A master of a cluster: it stands for election, leads or follows, and leaves in order.
+"""A master of a cluster: a candidate for leadership that leads or follows, and leaves in order.
 
-Wiring only. The order of starting: database (it may be away: this waits and says so), sockets,
-coordinator, ears. The order of stopping: the machine forgets its leadership, the lock is given
-back, so that another leads while this one still tidies up.
+Wiring only. The order of starting: database (waits and logs while it is away), sockets,
+coordinator. The order of stopping: the machine gives up its leadership and releases the lock, so
+that another master can lead while this one still closes its resources.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class MasterNode:
         open_store: Callable[[], Store],
         look: Look | None = None,
     ) -> None:
-        """`look` reads the registered masters, to see whether our name is free."""
+        """Create the node; `look` reads the registered masters, to check that the name is free."""
         self.id = cluster.node_id(config)
         self._config = config
         self._log = log
@@ -166,7 +166,7 @@ class MasterNode:
         )
 
     async def _database(self) -> Store | None:
-        """Open; while it is away, wait and say so. None: asked to stop meanwhile."""
+        """Open the database; while it is away, wait and log it. None: stopped meanwhile."""
         pause_s = DATABASE_AGAIN_S
         while not self._stop.is_set():
             try:
@@ -175,7 +175,7 @@ class MasterNode:
                 self._tell("database_away", f"waiting for the database: {error}")
             except StoreError as error:
                 raise ConfigError(str(error), code=error.code) from error
-            with contextlib.suppress(TimeoutError):  # time for another try
+            with contextlib.suppress(TimeoutError):  # then try again
                 await asyncio.wait_for(self._stop.wait(), pause_s)
             pause_s = min(pause_s * 2, DATABASE_AGAIN_MOST_S)
         return None
@@ -202,8 +202,8 @@ class MasterNode:
         return coord.Condition(note=f"leader, epoch {leader.state.epoch}, {workers} workers")
 
     def reload(self, config: Config) -> None:
-        """SIGHUP: the allow-list is read now, and not in a moment. Addresses, servers and keys
-        change with a restart, which another master bridges.
+        """Read the allow-list now, after SIGHUP. Other settings (addresses, servers, keys) need a
+        restart, during which another master leads.
         """
         self._notify.reloading()
         if self._allow is not None:
@@ -258,7 +258,7 @@ class MasterNode:
 
 
 def _is_local(endpoints: Endpoints) -> bool:
-    """Bound to loopback only: whoever reaches this master is on its machine already."""
+    """Return whether the sockets are on loopback only, so that only this machine reaches them."""
     bound = (endpoints.control, endpoints.reports, endpoints.events)
     addresses = [parse_endpoint(text) for text in bound]
     return all(address is None or address.is_loopback for address in addresses)

@@ -1,9 +1,9 @@
-"""A data folder's or a cluster's database without its master: to read it, and to cancel a job when
-no leader can be asked.
+"""Use the database of a data folder or a cluster without a master: read it, or cancel a job when no
+leader answers.
 
-Cancelling touches rows only: no spec is read, no leader is made. The same transaction raises the
-epoch (G4), so it is safe beside a master that lives, hangs or sleeps: whatever that one writes next
-is fenced, and it loads what is stored.
+Cancelling changes rows only: no spec is read, no leader is started. The same transaction raises the
+epoch (G4), so it is safe even if a master runs, hangs or sleeps: the next write of that master is
+fenced, and it reloads the stored state.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ HOLDER = "offline"
 
 
 def open_readonly(data: Path) -> Store:
-    """UsageError when there is no database: a mistyped folder is an error, not an empty crawl."""
+    """Open the database for reading; UsageError if there is none, as in a mistyped folder."""
     return _open(data, readonly=True)
 
 
 def open_writable(data: Path) -> Store:
-    """The same, to change something in it. It brings an older schema up to date, so it is for
-    those who know that nobody else uses the folder, or that the epoch keeps them apart."""
+    """Open the database for writing. This migrates an older schema, so call it only if no other
+    process uses the folder, or if the epoch fences that process."""
     return _open(data, readonly=False)
 
 
@@ -56,7 +56,7 @@ def _open(data: Path, *, readonly: bool) -> Store:
 
 
 def cancel(store: Store, job: JobRow, now: float, number: int | None = None) -> dict[str, Any]:
-    """End a run of a job, by default the newest; what a client of the leader would be told."""
+    """End a run of a job, by default the newest; return the same answer as a leader."""
     run = chosen_run(job, number)
     client_action = ClientAction(
         secrets.token_hex(16), "cancel --offline", who_asks(), HOLDER, now, changed=1
@@ -69,8 +69,8 @@ def cancel(store: Store, job: JobRow, now: float, number: int | None = None) -> 
 
 
 def unfinished_specs(data: Path) -> list[tuple[str, bytes]]:
-    """The job's name and the spec of each run that has not ended; none where no database can be
-    read: whoever goes on with the folder is told why."""
+    """Return the job's name and the spec of each unfinished run; empty if the database cannot be
+    read, because the next step then reports the error."""
     try:
         store = open_readonly(data)
     except ZcrawlError:

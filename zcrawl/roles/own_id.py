@@ -1,8 +1,8 @@
-"""Whether a node's name is free, asked before it registers: whoever comes second must go, and the
-first must not notice. (Registering would overwrite the first one's entry.)
+"""Check that a node's name is free before it registers. The second node with a name must end, and
+the first must not be disturbed. (Registering would overwrite the first one's entry.)
 
-Used by the master's and the worker's role. Two that start at the same moment both find it free;
-the coordinator tells them later.
+Used by the master's and the worker's role. If two nodes start at the same moment, both find the
+name free, and the coordinator reports it later.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ async def require_free(
     stop: asyncio.Event,
     patience_s: float = ID_TAKEN_AFTER_S,
 ) -> None:
-    """`look` reads the catalogue and may block. Raises ConfigError when another one lives.
+    """Raise ConfigError if another living node has the name. `look` reads the catalogue; may block.
 
-    Our own earlier life counts as living until its check has run out: hence the patience. While
-    nobody can be asked, the name is taken to be free: a worker also starts without Consul.
+    This waits, because the node's own earlier process counts as living until its check expires. If
+    Consul does not answer, the name counts as free, because a worker must start without Consul.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_s

@@ -1,4 +1,4 @@
-"""Where things lie in a data folder, and how others find the master that runs there."""
+"""The files of a data folder, and how other processes find the master that runs there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zcrawl.model.reasons.usage import DATA_NOT_PRIVATE, DATA_UNWRITABLE
 
 DATABASE: Final = "zcrawl.db"
 BLOBS: Final = "blobs"
-OUTPUTS: Final = "outputs"  # on a cluster, the only folder that jobs name files in
+OUTPUTS: Final = "outputs"  # on a cluster, the folder for files of jobs
 LOG: Final = "zcrawl.log"
 WORKER_ERRORS: Final = "workers.err"
 MESH: Final = "mesh.json"
@@ -26,14 +26,14 @@ MASTER: Final = "m1"
 
 
 class MeshFile(msgspec.Struct, frozen=True):
-    """Written by a master when it listens."""
+    """The addresses of a master, written when it listens."""
 
     pid: int
     endpoints: Endpoints
 
 
 def make_endpoints(data: Path) -> tuple[Endpoints, Path | None]:
-    """Sockets in the data folder, or in a short temporary one, which is returned too."""
+    """Return socket addresses in the data folder, or in a temporary folder, returned as well."""
     folder, temporary = data / "run", None
     if len(os.fsencode(folder)) > MOST_PATH_BYTES:
         import tempfile  # 4 ms of a start, and few paths are that long
@@ -46,8 +46,8 @@ def make_endpoints(data: Path) -> tuple[Endpoints, Path | None]:
 
 
 def _make_private(folder: Path) -> None:
-    """Whoever connects to the sockets counts as this folder's user, so no other may reach them,
-    also where the folder was there before. UsageError if it is not ours to close."""
+    """Close a folder to other users, because a connection to its sockets has the rights of its
+    owner. UsageError if the folder belongs to another user."""
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
@@ -71,7 +71,7 @@ def write_mesh_file(data: Path, endpoints: Endpoints) -> None:
 
 
 def unusable(data: Path, error: OSError) -> ZcrawlError:
-    """The folder in which nothing can be kept."""
+    """Return the error for a data folder that cannot be used."""
     text = f"{error.filename or data}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(text)
@@ -86,7 +86,7 @@ def read_mesh_file(data: Path) -> MeshFile | None:
 
 
 def remove_mesh_file(data: Path, endpoints: Endpoints, temporary: Path | None) -> None:
-    """What cannot be removed stays: the next start writes over it."""
+    """Remove the files; those that cannot be removed are overwritten at the next start."""
     with contextlib.suppress(OSError):
         (data / MESH).unlink()
     for endpoint in (endpoints.control, endpoints.reports, endpoints.events):

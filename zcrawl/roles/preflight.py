@@ -1,7 +1,7 @@
-"""Finds out before a crawl what this machine lacks for it. Called by `crawl` and `test`.
+"""Check before a crawl that this machine has all it needs. Called by `crawl` and `test`.
 
-Their workers are on this machine, so what is missing here is missing there: an engine or plugin, an
-optional package, a secret, a spider that does not load. A cluster's workers may have what its
+Their workers are on this machine, so they lack the same things: an engine or plugin, an optional
+package, a secret, a spider that does not load. A cluster's workers may have what its
 client lacks, so `submit` asks the cluster instead. Each refusal is one JobError that names the key
 of the job, what is missing and what to do.
 """
@@ -50,7 +50,7 @@ EXTRAS: Final = {
 def check_machine(
     spec: JobSpec, output: tuple[str, str] | None, environ: Mapping[str, str]
 ) -> None:
-    """Raise JobError for the first thing that a crawl of this job would miss on this machine.
+    """Raise JobError for the first thing that this machine lacks for a crawl of this job.
 
     `output` is the file that the command line names, with its format."""
     _check_engine(spec)
@@ -65,7 +65,7 @@ def _check_engine(spec: JobSpec) -> None:
     name = spec.fetch.engine
     if name in ENGINES:
         return
-    if plugins.found("fetchers", name) is None:
+    if plugins.find_entry_point("fetchers", name) is None:
         _refuse("fetch.engine", name, [*ENGINES, *plugins.names("fetchers")], "engine")
     _check_plugin("fetch.engine", "fetchers", name, spec)
 
@@ -84,14 +84,14 @@ def _check_plugins(spec: JobSpec) -> None:
     }
     for key, (group, names) in uses.items():
         for name in names:
-            if plugins.found(group, name) is None:
+            if plugins.find_entry_point(group, name) is None:
                 builtin = [CRAWL] if key == "kind" else []
                 _refuse(key, name, [*builtin, *plugins.names(group)], group.removesuffix("s"))
             _check_plugin(key, group, name, spec)
 
 
 def _check_plugin(key: str, group: str, name: str, spec: JobSpec) -> None:
-    """Make the plugin's object once, as a worker will; the object is not used."""
+    """Create the plugin's object once, as a worker will; the object is not used."""
     try:
         plugins.make(group, name, spec.plugins.get(name))
     except PluginError as error:
@@ -102,7 +102,7 @@ def _refuse(key: str, name: str, choices: Iterable[str], what: str) -> None:
     present = sorted(set(choices))
     near = near_names(name, present)
     meant = f"; did you mean {near[0]!r}?" if near else ""
-    listed = f"known: {', '.join(present)}" if present else "no package here brings one"
+    listed = f"known: {', '.join(present)}" if present else "no installed package has one"
     raise JobError(
         f"{key}: no {what} {name!r} is installed on this machine; {listed}{meant}",
         code=NO_PLUGIN,
@@ -149,7 +149,7 @@ def _check_secrets(spec: JobSpec, environ: Mapping[str, str]) -> None:
 
 
 def _check_files(spec: JobSpec) -> None:
-    """Certificates are read by the workers, from the folder that this command runs in."""
+    """Check that certificates can be read; workers read them from the current folder."""
     for key in ("ca_file", "client_cert", "client_key"):
         name = getattr(spec.fetch, key)
         try:
@@ -162,7 +162,7 @@ def _check_files(spec: JobSpec) -> None:
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Every text in the parts of a job that may refer to secrets, with its key."""
+    """Yield every text that may refer to secrets, with its key."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
@@ -191,7 +191,7 @@ def _check_handlers(spec: JobSpec) -> None:
             name = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
             if keyword.arg != "handler" or not isinstance(name, str) or not name:
                 continue
-            # A base class in another module may have it: then the spider has bases to look at.
+            # A base class in another module may have the handler, so such spiders are not checked.
             if name not in functions and not _has_foreign_bases(tree):
                 near = near_names(name, functions)
                 meant = f"; did you mean {near[0]!r}?" if near else ""
@@ -211,8 +211,8 @@ def _has_foreign_bases(tree: ast.Module) -> bool:
 
 
 async def check_spider(spec: JobSpec, seeds: bool) -> None:
-    """Raise JobError for a spider that does not load, or has nothing to begin with. `seeds`: the
-    crawl has some."""
+    """Raise JobError for a spider that does not load, or that has neither seeds nor `start`.
+    `seeds`: the crawl has seeds."""
     from zcrawl.worker.extensions.spiders import SpiderProcess
     from zcrawl.worker.spider_protocol import Load
 
@@ -234,7 +234,7 @@ async def check_spider(spec: JobSpec, seeds: bool) -> None:
 
 
 def _file_beside(spec: JobSpec) -> str:
-    """What to write for a spider in a file, if that may be what was meant."""
+    """Return a hint how to write a spider in a file, if such a file exists."""
     module, _, name = spec.spider.partition(":")
     if spec.code is not None or not Path(f"{module}.py").is_file():
         return ""

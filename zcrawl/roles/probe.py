@@ -1,6 +1,6 @@
-"""One fetch without a cluster, with everything that happened on its way.
+"""Fetch one page without a cluster, and report everything that happened.
 
-Wiring only: the worker's own pipeline, on an engine that writes down what passes. Used by
+Wiring only: the worker's own pipeline, on an engine that records requests and responses. Used by
 `zcrawl test`.
 """
 
@@ -52,8 +52,7 @@ _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorizat
 
 
 class ExchangeRecorder:
-    """An engine that notes each exchange; `hidden` are the headers whose values it keeps to
-    itself."""
+    """An engine that records each request and response, without values of `hidden` headers."""
 
     def __init__(self, engine: Engine, hidden: frozenset[str]) -> None:
         self._engine, self._hidden = engine, hidden
@@ -70,7 +69,7 @@ class ExchangeRecorder:
         return await self._note(method, url, headers, limits, sending)
 
     async def aclose(self) -> None:
-        """Who made the engine closes it."""
+        """Do nothing: the creator of the engine closes it."""
 
     async def _note(
         self, method: str, url: str, headers: Mapping[str, str], limits: HopLimits, sending: Any
@@ -104,12 +103,11 @@ class ExchangeRecorder:
 async def probe(
     spec: JobSpec, url: str, label: str = "", rights: JobRights = OWNER
 ) -> dict[str, Any]:
-    """What a crawl makes of `url` under `spec`: a report of plain values. `label` is the
-    extraction block that a link to it would name, `rights` are those of the machine's own user.
+    """Fetch `url` under `spec` and return a report of plain values. `label` is the extraction block
+    that a link to it would name, `rights` are those of the machine's own user.
 
-    Scope, guard and links are those of a crawl that begins with the seeds of `spec`: a URL that is
-    none of them is a page that the crawl may meet, one step behind a seed. Without seeds it is the
-    only one."""
+    Scope, guard and links are those of a crawl that begins with the seeds of `spec`. A URL that is
+    not a seed counts as a page one step from a seed. Without seeds, it is the only seed."""
     keyring = Keyring(rights, os.environ)
     rules = canonical_rules(spec.scope, CANONICAL_VERSION)
     start = canonicalize(url, rules)
@@ -151,7 +149,7 @@ async def probe(
 
 
 def _secret_headers(spec: JobSpec) -> frozenset[str]:
-    """Names of the headers whose values nobody needs to see, those with secrets of the job too."""
+    """Return the names of headers whose values are hidden: credentials and secrets of the job."""
     sets = (spec.fetch.headers, *spec.fetch.header_sets)
     return _SECRET_HEADERS | {
         n.lower() for headers in sets for n, v in headers.items() if names_in(v)
@@ -164,7 +162,7 @@ def _request(url: str, extra: bytes) -> dict[str, Any]:
 
 
 class ProbeOwner:
-    """One request at a time: permits come at once, and there is no pace to keep."""
+    """The owner of the pipeline for one request: it permits every hop at once, without a pace."""
 
     def __init__(self, recorder: ExchangeRecorder, keyring: Keyring) -> None:
         self.notes: list[str] = []  # what a worker would log
@@ -189,8 +187,8 @@ class ProbeOwner:
 async def _fetch(
     recorder: ExchangeRecorder, spec: JobSpec, config: RunConfig, keyring: Keyring, page: Assignment
 ) -> tuple[list[Result], RunConfig, list[str]]:
-    """The results of the page and of the hosts that it redirects to; the run's configuration as
-    the leader would have it then; what a worker would log."""
+    """Fetch the page and its redirects to other hosts. Return the results, the run's configuration
+    as the leader would have it afterwards, and the log lines of a worker."""
     owner = ProbeOwner(recorder, keyring)
     pipeline = owner.pipeline
     if spec.code is not None:
@@ -203,7 +201,7 @@ async def _fetch(
         while next_page is not None and len(results) < MOST_HANDOVERS:
             pipeline.start(next_page, None, groups)
             result = await owner.ended.get()
-            if place := _place_of_robots(result):  # nobody's pace but ours: go there
+            if place := _place_of_robots(result):  # no other worker exists, so fetch it here
                 groups = (*groups, robots_group(place))
                 continue
             results.append(result)
@@ -220,20 +218,20 @@ async def _fetch(
 
 
 def _behind(url: str, page: Assignment) -> Assignment:
-    """The request that a redirect to another host becomes."""
+    """Return the request for the target of a redirect to another host."""
     n = page.n + 1
     return msgspec.structs.replace(page, n=n, seq=n, host=n, url=url, extra=encode(REDIRECT))
 
 
 def _place_of_robots(result: Result) -> str:
-    """Where the robots.txt is that a page has to wait for; empty if it has not."""
+    """Return the place of the robots.txt that the page waits for; empty if it does not wait."""
     if result.outcome is not Outcome.FAILED or result.robots is None:
         return ""
     return place_in(result.robots)
 
 
 def _extraction(result: Result) -> dict[str, Any]:
-    """What the rules found besides items. `matched`: whether any block reads this page."""
+    """Return the result of the rules without items. `matched`: whether a block reads the page."""
     extraction = result.extracted
     if extraction is None:
         return {"matched": False, "fields": {}, "rejected": [], "problems": []}
@@ -283,7 +281,7 @@ def _robots(spec: JobSpec, recorder: ExchangeRecorder, url: str) -> dict[str, An
         try:
             place = join(where, response.headers.get("location", ""))
         except BadUrl:
-            break  # as told in the hops
+            break  # the hops show the error
         if place not in recorder.responses:
             break
         where, response = place, recorder.responses[place]
@@ -314,13 +312,13 @@ def _page(
         "charset": encoding_of(body, content_type) if html else None,
     }
     if result.outcome is not Outcome.DONE and not result.links:
-        return report  # a page that is skipped may lead on all the same
+        return report  # a skipped page may still have links
     links = {link: "followed" for link, _ in result.links}
     links |= {link: f"trap: {reason}" for link, _, reason in result.trapped}
     report["rejected_links"] = dict(result.rejected)
     if html:
-        # The result has what a crawl goes on with. What it leaves out is read here once more,
-        # only to say why.
+        # The result has only the links that a crawl follows. The others are parsed again here, to
+        # report why they are left out.
         parsed = parse_page(body, content_type, url, context.options, LinkResolver(context.rules))
         report["title"] = parsed.title
         report["rejected_links"] |= parsed.rejected
@@ -342,12 +340,12 @@ def _page(
 
 
 def _left_out(context: RunContext, link: str, result: Result) -> str:
-    """Why a link of the page is not among those that a crawl goes on with."""
+    """Return why a crawl does not follow a link of the page."""
     verdict = context.scope.verdict(link, result.depth + 1)
     return verdict or ("not followed" if context.plan is not None else "same")
 
 
 def _refused(context: RunContext, link: str, scope: str) -> dict[str, str]:
-    """What the address guard would say of a link that is followed, as far as its name tells."""
+    """Return whether the address guard refuses a followed link, as far as its name shows."""
     why = context.limits.guard.refuse_origin(origin_of(link)) if scope == "followed" else None
     return {"guard": why} if why else {}

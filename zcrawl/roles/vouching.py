@@ -1,8 +1,8 @@
-"""Finds out, when a job is submitted here, what its typed names mean, and so what they open.
+"""Resolve the host names that a user typed, to decide which private addresses they open.
 
-Used by the embedded master and by `zcrawl test`, which are on the operator's own machine; a
-cluster's master does not ask. `fetch.guard` decides. Look-ups run in threads that keep no
-process alive, all of them within one time limit: a name that is not found by then opens nothing.
+Used by the embedded master and by `zcrawl test`, which are on the operator's own machine, but not
+by masters of a cluster. `fetch.guard` decides. Look-ups run in daemon threads, all within one time
+limit; a name that is not resolved by then opens nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LookUp = Callable[[str], Awaitable[list[str]]]
 
 
 async def look_up(name: str) -> list[str]:
-    """The addresses of a name, as the system has them; none if it has none."""
+    """Return the addresses of a name by the system's resolver; empty if there are none."""
 
     def ask() -> list[str]:
         try:
@@ -41,21 +41,21 @@ async def look_up(name: str) -> list[str]:
 
 
 class Vouching:
-    """`log` is told of names that a person may have meant and that open nothing."""
+    """Find the private hosts that typed URLs open; names that open nothing are logged."""
 
     def __init__(self, log: Callable[[str, str], None], look_up: LookUp = look_up) -> None:
         self._log = log
         self._look_up = look_up
 
     async def prepare(self, request: ClientRequest) -> ClientRequest:
-        """The submission with `opened`, in the place of whatever its client has put there."""
+        """Return the submission with `opened`; a value from the client is replaced."""
         typed = request.args.get("vouched")
         urls = [url for url in typed if isinstance(url, str)] if isinstance(typed, list) else []
         args: dict[str, Any] = {**request.args, "opened": await self.opened_by(urls)}
         return msgspec.structs.replace(request, args=args)
 
     async def opened_by(self, urls: Iterable[str]) -> list[str]:
-        """The entries of `fetch.private_hosts` that these URLs stand for."""
+        """Return the entries of `fetch.private_hosts` for these URLs."""
         netlocs: dict[str, None] = {}
         for url in list(urls)[:MOST_TYPED]:
             try:

@@ -1,4 +1,4 @@
-"""Whom a console watches: the master of a data folder, or a cluster's masters. Wiring only."""
+"""The target of a console: the master of a data folder, or a cluster's masters. Wiring only."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 class WatchTarget(NamedTuple):
     name: str  # for people
-    find: Callable[[], Awaitable[list[Endpoints]]]  # asked again whenever the leader is silent
-    nobody: str  # what to say when it finds none
+    find: Callable[[], Awaitable[list[Endpoints]]]  # called again whenever the leader is silent
+    nobody: str  # the message if it finds none
     keys: MeshKeys | None = None
-    flags: str = ""  # what a command line needs to mean this cluster
+    flags: str = ""  # the flags that select this cluster on a command line
 
 
 def in_folder(data: Path, flags: str = "") -> WatchTarget:

@@ -1,11 +1,11 @@
 """Files between the supervising process of a worker's host and its workers.
 
 - The list of masters that a worker's processes connect to. The supervising process, which talks to
-  Consul, writes it, and the workers read it. It outlives both, so a worker that starts while Consul
-  is away finds the masters of yesterday.
+  Consul, writes it, and the workers read it. It stays on disk, so a worker that starts while Consul
+  is away finds the last known masters.
 - The pulse: a worker touches a file of its own every second, so the supervising process sees that
-  its event loop turns. What counts is that the time of the file changes, not what time it is, so a
-  stepped clock means nothing.
+  its event loop works. Only a change of the file's time counts, not its value, so a clock that is
+  set does no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.files import replace_durably
 
 FILE: Final = "masters.json"
-MOST_REMEMBERED: Final = 16  # masters that left; a dead address costs a try a second
+MOST_REMEMBERED: Final = 16  # masters that left; each costs one connection attempt a second
 
 
 class MastersFile:
@@ -29,7 +29,7 @@ class MastersFile:
         self._mark: tuple[int, int] | None = None
 
     def remember(self, masters: list[Endpoints]) -> None:
-        """These are registered now; those of before are kept behind them, for a while."""
+        """Write the registered masters, followed by some earlier ones."""
         current = {endpoints.master: endpoints for endpoints in masters}
         old = [endpoints for endpoints in self.read() if endpoints.master not in current]
         text = msgspec.json.encode([*current.values(), *old[:MOST_REMEMBERED]])
@@ -39,14 +39,14 @@ class MastersFile:
         replace_durably(self.path, text)
 
     def read(self) -> list[Endpoints]:
-        """Nothing while there is no file, or none that can be read."""
+        """Return the masters of the file; empty if it is missing or unreadable."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=list[Endpoints])
         except (OSError, msgspec.MsgspecError):
             return []
 
     def changed(self) -> bool:
-        """Whether it was written since the last call; cheap, for whoever looks every second."""
+        """Return whether the file was written since the last call. Cheap enough for each second."""
         try:
             status = self.path.stat()
         except OSError:
@@ -61,7 +61,7 @@ SILENT_S: Final = 3.5
 
 
 def touch(folder: Path, id: str) -> None:
-    """One that cannot be left, on a full disk for one, shows as a silent worker and ends none."""
+    """Touch the pulse file. If it fails, e.g. on a full disk, the worker only appears silent."""
     with contextlib.suppress(OSError):
         (folder / id).touch()
 
@@ -72,7 +72,7 @@ class Pulses:
         self._seen: dict[str, tuple[int, float]] = {}  # id → (time of the file, seen when)
 
     def is_alive(self, id: str, now: float) -> bool:
-        """Also for the first seconds, before the file is there."""
+        """Return whether a worker's loop works; True in the first seconds, without a file."""
         try:
             mark = (self.folder / id).stat().st_mtime_ns
         except OSError:

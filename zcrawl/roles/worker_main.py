@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
 FAILED = 1
-# What a worker will need; `run_worker` imports by itself what is not loaded yet.
+# Modules that a worker will need; `run_worker` imports those that are not loaded yet.
 MODULES = (
     "uvloop",
     "zcrawl.fetch.wire.engine",
@@ -44,7 +44,7 @@ GC_THRESHOLDS = (20_000, 20, 50)  # a page makes thousands of objects, and hardl
 
 
 class WorkerSpec(msgspec.Struct, frozen=True):
-    """What a worker is told at its start."""
+    """The start parameters of a worker."""
 
     id: str
     incarnation: int
@@ -59,8 +59,8 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     rate: float = 0.0
     bandwidth: float = 0.0
     rights: JobRights = JobRights()  # what jobs may use of this machine
-    masters_file: str = ""  # looked at every second: masters come and go
-    pulses: str = ""  # folder of the files that show that loops turn
+    masters_file: str = ""  # read every second, because masters come and go
+    pulses: str = ""  # folder of the files that show that loops work
     key_file: str = ""
     server_key: str = ""
     log_fd: int = -1  # instead of the file `log`
@@ -71,14 +71,14 @@ class WorkerSpec(msgspec.Struct, frozen=True):
 
 
 def load() -> None:
-    """For a process that forks workers: what it has loaded they need not load."""
+    """Load modules before a process forks workers, so that they need not load them."""
     for name in MODULES:
-        with contextlib.suppress(ImportError):  # the worker that needs it will say so
+        with contextlib.suppress(ImportError):  # a worker that needs it will report it
             importlib.import_module(name)
 
 
 def work(spec_json: str | bytes) -> Never:
-    """A whole worker's life."""
+    """Run a worker until it ends, and exit."""
     keep_private()
     spec = msgspec.json.decode(spec_json, type=WorkerSpec)
     end_with_parent(spec.parent, spec.parent_pipe)
@@ -88,9 +88,9 @@ def work(spec_json: str | bytes) -> Never:
 
     reason, code = run_async(run_worker(spec))
     if code == REFUSED:
-        print(shown(reason), file=sys.stderr)  # the supervisor tells it
+        print(shown(reason), file=sys.stderr)  # the supervisor reports it
     sys.stderr.flush()
-    # Nothing is left to tidy up, and the interpreter's own tidying takes longer than our work.
+    # Everything is closed, and the normal exit of the interpreter is slow.
     os._exit(code)
 
 
@@ -102,7 +102,7 @@ def _without_httpx_command() -> None:
 
 
 async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
-    """Why it ended, and the exit code that says so."""
+    """Run the worker; return why it ended, and the exit code."""
     _without_httpx_command()
     from zcrawl import __version__
     from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
@@ -159,7 +159,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             closed=spec.closed,
         )
         pipeline = Pipeline(worker, engines.of, clock.now, clock.utc, settings)
-        gc.freeze()  # what is loaded stays: later collections need not look at it
+        gc.freeze()  # later collections need not examine loaded modules
         gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)
         async with asyncio.TaskGroup() as group:
@@ -179,7 +179,7 @@ def _keys(spec: WorkerSpec) -> MeshKeys | None:
 
 
 async def _follow_supervisor(spec: WorkerSpec, mesh: ZmqWorkerMesh) -> None:
-    """In a cluster: masters come and go, and the supervisor wants to see that this loop turns."""
+    """Read the list of masters and touch the pulse file, once a second. For clusters."""
     if not spec.masters_file:
         return
     from zcrawl.roles import worker_files

@@ -1,8 +1,9 @@
-"""The worker processes of one host, in a cluster: registered, told who the masters are, watched.
+"""Supervise the worker processes of one machine in a cluster: register them, give them the list of
+masters, and watch them.
 
-Wiring only. This process talks to Consul and fetches nothing; its children, one for each core,
-fetch and know nothing of Consul. A child is shown as healthy while its process lives and its loop
-turns. SIGTERM drains: what runs is finished and reported, then all end.
+Wiring only. This process talks to Consul and fetches nothing. Its children, one for each core,
+fetch and do not use Consul. A child is healthy while its process is alive and its loop works. After
+SIGTERM, all requests in progress are finished and reported, then all processes end.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class WorkerNode:
         look: Look | None = None,
         closed: Sequence[str] = (),
     ) -> None:
-        """`look` reads the registered workers, to see whether our names are free. `closed` are
-        files besides the key that no spider may read, such as the configuration."""
+        """Create the node. `look` reads the registered workers, to check that the names are free.
+        `closed` are further files that no spider may read, such as the configuration."""
         self.id = cluster.node_id(config)
         self.ids = (
             [self.id] if processes == 1 else [f"{self.id}-{n}" for n in range(1, processes + 1)]
@@ -78,10 +79,10 @@ class WorkerNode:
     async def run(self, stop: asyncio.Event) -> None:
         self._stop = stop
         clock.raise_file_limit()
-        cluster.client_keys(self._config)  # a wrong key is told here, not by every child
+        cluster.client_keys(self._config)  # report a wrong key here, not in every child
         if self._look_for_double is not None:
             await require_free(self.ids, coord.MemberRole.WORKER, self._look_for_double, stop)
-        self._log_fd = os.dup(STDERR)  # the children's own is a file, for what is no event
+        self._log_fd = os.dup(STDERR)  # children log events here; their own stderr is a file
         self._pulses.folder.mkdir(exist_ok=True)
         with lives_files.Lives(self._data / lives_files.FILE) as lives:
             await self._supervise(lives)
@@ -116,9 +117,9 @@ class WorkerNode:
                 self._log(DRAIN_TIMEOUT, f"not all ended within {DRAIN_TIMEOUT_S:.0f} s")
 
     def _spec(self, log_fd: int) -> dict[str, Any]:
-        """What every child is told."""
+        """Return the start parameters of every child."""
         return {
-            **self._told(self._config),
+            **self._configured(self._config),
             "masters": self._masters.read(),
             "masters_file": str(self._masters.path),
             "pulses": str(self._pulses.folder),
@@ -129,8 +130,8 @@ class WorkerNode:
         }
 
     @staticmethod
-    def _told(config: Config) -> dict[str, Any]:
-        """That part of it which comes from the configuration."""
+    def _configured(config: Config) -> dict[str, Any]:
+        """Return the start parameters that come from the configuration."""
         worker, mesh = config.worker, config.mesh
         return {
             "slots": worker.slots,
@@ -160,7 +161,7 @@ class WorkerNode:
         self._coordinators[id] = coordinator
 
     async def _leave_catalogue(self) -> None:
-        """All at once: while Consul is away each of them waits a second."""
+        """Deregister all workers at once, because each waits a second while Consul is away."""
         await asyncio.gather(*(coordinator.close() for coordinator in self._coordinators.values()))
 
     async def _serve(self) -> None:
@@ -184,13 +185,13 @@ class WorkerNode:
             coordinator.update(coord.Condition(note="draining", tags=("draining",)))
 
     async def _ask_for_masters(self) -> None:
-        """Without Consul: any master of the list tells all of them."""
+        """Ask a master of the list for all masters, if there is no Consul."""
         while True:
             try:
                 self._remember(await cluster.find_masters(self._config))
             except ZcrawlError as error:
                 self._tell("no_master_answers", str(error))
-            except Exception as error:  # a bug: told, and asked again
+            except Exception as error:  # a bug: logged, and tried again
                 self._log(TASK_FAILED, f"masters: {in_full(error)}")
             self._look.clear()
             with contextlib.suppress(TimeoutError):  # time to ask again
@@ -210,26 +211,26 @@ class WorkerNode:
             case coord.CoordBack():
                 self._tell("consul_back", "Consul answers again")
             case coord.LeaderSeen() | coord.WorkersChanged():
-                pass  # the leader's own beats tell who leads
+                pass  # workers learn the leader from its BEAT messages
             case coord.Elected() | coord.Deposed():
                 raise AssertionError("a worker does not stand for election")
             case _:
                 assert_never(event)
 
     def _remember(self, masters: list[Endpoints]) -> None:
-        if masters:  # an empty catalogue is Consul's loss of memory, not ours
+        if masters:  # an empty list means that Consul lost its data, so keep the last masters
             try:
                 self._masters.remember(masters)
             except OSError as error:  # the workers keep those they know
                 self._log(MASTERS_NOT_KEPT, f"{self._masters.path}: {error.strerror}")
 
     def reload(self, config: Config) -> None:
-        """SIGHUP: masters are looked up anew; with other limits the processes start again, one by
-        one, each after it has finished what it began.
+        """Look up the masters again, after SIGHUP. If limits changed, restart the processes one by
+        one, each after it has finished its requests.
         """
         self._notify.reloading()
         self._look.set()
-        changed = self._told(config) != self._told(self._config)
+        changed = self._configured(config) != self._configured(self._config)
         self._config = config
         if changed and self._renewal is None:
             self._renewal = supervised(self._renew(), "renew", self._log)

@@ -1,4 +1,4 @@
-"""Keeps memory that a page needed for the next page.
+"""Keep freed memory of a page for the next page.
 
 Called when a process begins its event loop. Parsing a page takes and frees hundreds of kilobytes,
 and glibc gives each freed top of the heap back to the system at once: the next page then pays for

@@ -1,4 +1,4 @@
-"""What a child that runs foreign code or reads foreign data gets of its parent's environment. Pure.
+"""The environment of child processes that run foreign code or read foreign data. Pure.
 
 Used for spiders (`worker.extensions.spiders`), the reader of main content
 (`parse.children.content`) and, with its own additions, Chromium (`fetch.browser.sandbox`). An
@@ -23,10 +23,10 @@ _KEPT: Final = lazy_pattern(
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The part of `environ` that says where things are, and nothing that is a secret."""
+    """Return the variables that children may have: paths and language, but no secrets."""
     return {name: value for name, value in environ.items() if is_kept(name)}
 
 
 def is_kept(name: str) -> bool:
-    """Whether children get this variable."""
+    """Return whether children get this variable."""
     return _KEPT.fullmatch(name) is not None

@@ -1,7 +1,7 @@
-"""The clocks that the loops hand to the machines, and the limits of this process.
+"""The clocks that the loops pass to the machines, and the limits of this process.
 
-CLOCK_BOOTTIME goes on while the machine sleeps: a laptop that was closed for an hour must not wake
-up with an hour-old permission to start requests (rule `permission`).
+CLOCK_BOOTTIME also counts while the machine sleeps: a laptop that slept for an hour must not start
+requests with an hour-old permission (rule `permission`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import resource
 import time
 from typing import Final
 
-FILES_WANTED: Final = 65_536  # libzmq spins when there is no descriptor left
+FILES_WANTED: Final = 65_536  # libzmq uses a whole core when there is no descriptor left
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def now() -> float:
-    """Seconds since boot, sleep included."""
+    """Return the seconds since boot, including sleep."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -27,7 +27,7 @@ def utc() -> float:
 
 
 def rss_bytes() -> int:
-    """Resident memory of this process; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - once a second, cheaply
             return int(file.read().split()[1]) * _PAGE_BYTES
@@ -36,7 +36,7 @@ def rss_bytes() -> int:
 
 
 def raise_file_limit() -> int:
-    """As many open files as the system allows, up to what is wanted; what it came to."""
+    """Raise the limit of open files up to FILES_WANTED; return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < limit:

@@ -1,4 +1,4 @@
-"""What keeps foreign code in a child process from the secrets of its parent. Needs no root.
+"""Keep foreign code in a child process from reading the secrets of its parent. Needs no root.
 
 Two means of Linux, each of which works where the other may not:
 
@@ -9,9 +9,9 @@ Two means of Linux, each of which works where the other may not:
   whatever it starts, cannot read the files that are closed to it, and can trace no process outside.
   Of root it also takes the capabilities that lead around that.
 
-Landlock knows only what is allowed, so everything is allowed but the way to a closed file: of each
-folder on that way, the entries that are there now. A file that somebody makes directly in such a
-folder later cannot be read by the child either; so secrets belong into a folder of their own.
+Landlock can only list what is allowed. So everything is allowed except the path to a closed file:
+for each folder on that path, its present entries are allowed one by one. The child cannot read a
+file that is created directly in such a folder later. So put secrets into a folder of their own.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _O_PATH: Final = getattr(os, "O_PATH", 0)
 
 
 def hide_memory() -> None:
-    """Close this process's memory and environment to others of the same user. Nothing where the
-    system cannot."""
+    """Close this process's memory and environment to other processes of the same user, if the
+    system can do that."""
     with contextlib.suppress(OSError, AttributeError):  # not Linux
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
@@ -62,7 +62,7 @@ def close_inherited(*kept: int) -> None:
 
 
 def landlock_version() -> int:
-    """0 where this system has no Landlock, or it is switched off."""
+    """Return the version of Landlock; 0 if this system has none or it is switched off."""
     try:
         version: int = _libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
         return max(0, version)
@@ -71,7 +71,7 @@ def landlock_version() -> int:
 
 
 def confine(closed: Iterable[str] = ()) -> str:
-    """Close these files and folders to this process for good; why it was not possible, or ''.
+    """Close these files and folders to this process for ever; return why it failed, or ''.
 
     To be called while the process has one thread, before foreign code is loaded.
     """
@@ -98,7 +98,7 @@ def confine(closed: Iterable[str] = ()) -> str:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Of root: with some capabilities the kernel shows a process's environment to everybody."""
+    """Drop capabilities with which root could read other processes in spite of Landlock."""
     if os.geteuid() != 0:
         return
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITIES_VERSION, 0))
@@ -116,7 +116,7 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
 
 
 def _allowed(closed: list[Path], folder: Path = Path("/")) -> Iterator[Path]:
-    """All of `folder` but the closed paths, in as few paths as possible."""
+    """Yield paths that cover all of `folder` except the closed paths, as few as possible."""
     if folder in closed:
         return
     if not any(path.is_relative_to(folder) for path in closed):

@@ -35,7 +35,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make the content of a file durable that somebody else has written and closed."""
+    """Make the content of a file durable that other code has written and closed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -44,7 +44,7 @@ def sync_file(path: Path) -> None:
 
 
 def make_durable_folder(folder: Path, mode: int = 0o777) -> list[Path]:
-    """Make a folder and those above it, each durable in its parent; those that were missing."""
+    """Create a folder and its parents, each durable; return those that were missing."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(mode, parents=True, exist_ok=True)
     for path in reversed(missing):
@@ -53,13 +53,13 @@ def make_durable_folder(folder: Path, mode: int = 0o777) -> list[Path]:
 
 
 def replace_durably(path: Path, data: bytes) -> None:
-    """Write a file aside and rename it: at each moment, the old or the whole new one is there."""
+    """Write a temporary file and rename it, so that always the old or the whole new one exists."""
     replace_file(path, data)
     sync_folder(path.parent)
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """The same for a caller who syncs the folder: after a power cut the old one may be back."""
+    """Replace a file without syncing its folder; after a power cut the old one may be back."""
     aside = path.with_name(f".new-{os.urandom(8).hex()}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -83,7 +83,7 @@ _users_umask: int | None = None  # None: `keep_private` was not called, so files
 
 
 def keep_private() -> None:
-    """From now on nothing that this process makes can be read by others."""
+    """Make all files that this process creates from now on unreadable for other users."""
     global _users_umask
     before = os.umask(_UMASK)
     if _users_umask is None:
@@ -91,14 +91,14 @@ def keep_private() -> None:
 
 
 def give_to_user(path: Path) -> None:
-    """Give a new file or folder, which the user named, the mode that the user's umask says."""
+    """Give a new file or folder, which the user named, the mode of the user's umask."""
     if _users_umask is not None:
         whole = 0o777 if path.is_dir() else 0o666
         path.chmod(whole & ~_users_umask)
 
 
 def users_file_mode() -> int | None:
-    """The mode of a new file that the user named; None: the process makes it right by itself."""
+    """Return the mode of a new file that the user named; None: the default is already right."""
     return None if _users_umask is None else 0o666 & ~_users_umask
 
 
@@ -109,18 +109,18 @@ def make_folder_of_user(folder: Path) -> None:
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Whether a path leads into a folder, links and `..` resolved."""
+    """Return whether a path is inside a folder, with links and `..` resolved."""
     return path.resolve().is_relative_to(folder.resolve())
 
 
 def make_private_folder(folder: Path) -> str:
-    """Make the folder unless it is there; a warning if others can look into it, else ''."""
+    """Create the folder if it is missing; return a warning if other users can read it, else ''."""
     make_durable_folder(folder, PRIVATE_FOLDER)
     return folder_warning(folder)
 
 
 def folder_warning(folder: Path) -> str:
-    """What is wrong with who owns this folder and who may enter it; '' if nothing is."""
+    """Return a warning about the owner or the mode of this folder; '' if both are right."""
     status = folder.stat()
     if status.st_uid != os.geteuid():
         return (
@@ -130,13 +130,13 @@ def folder_warning(folder: Path) -> str:
     if status.st_mode & _OTHERS:
         return (
             f"the data folder {folder} is open to other users (mode "
-            f"{stat.S_IMODE(status.st_mode):o}); if they shall not see it: chmod 700 {folder}"
+            f"{stat.S_IMODE(status.st_mode):o}); to close it: chmod 700 {folder}"
         )
     return ""
 
 
 def tighten(paths: Iterable[Path]) -> None:
-    """Close files to others that are ours and were made wider, by whatever made them."""
+    """Remove the rights of other users from files that belong to this user."""
     for path in paths:
         with contextlib.suppress(OSError):  # there is none, or its disk knows no modes
             status = path.lstat()

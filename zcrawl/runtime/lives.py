@@ -1,9 +1,9 @@
-"""Which incarnation each worker of this node had last, and the number of this life.
+"""The last incarnation of each worker of this node, and the number of this life.
 
-A node that is killed takes its workers with it, but the leader cannot know that: the hosts that
-they owned rest until the longest request must be over, half a minute. A node that comes back can
-tell, because the workers share the lock on this file: whoever gets it knows that they are dead.
-A copy of the file, or one of before a reboot, proves nothing and is taken for empty.
+When a node is killed, its workers die too, but the leader cannot know that: their hosts stay closed
+until the longest request must be over, half a minute. A restarted node can report it, because the
+workers hold a shared lock on this file: if the node gets the lock, they are dead. A copy of the
+file, or a file from before a reboot, proves nothing and counts as empty.
 
 A life is the time from a person's start of the node to its stop. A node that crashed, or lost its
 power, and is started again by systemd is in the same life: only a node that was stopped in an
@@ -38,7 +38,7 @@ class _Kept(msgspec.Struct):
 
 
 class Lives:
-    """`with`; `fd` has to be passed on to every worker."""
+    """The file of lives, used by `with`; `fd` must be passed to every worker."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -60,7 +60,7 @@ class Lives:
         os.close(self.fd)
 
     def began(self, worker: str, incarnation: int) -> None:
-        """Told before its process starts. What cannot be written is not known to the next life."""
+        """Write a worker's incarnation before its process starts. Write errors are ignored."""
         self._lives[worker] = incarnation
         self._write(stopped=False)
 
@@ -74,7 +74,7 @@ class Lives:
             os.pwrite(self.fd, text, 0)
 
     def _lock(self) -> bool:
-        """False while some of the last life still live, or another node has our folder."""
+        """Take the lock; False if old workers are still alive or another node uses the folder."""
         if not self._locked:
             with contextlib.suppress(OSError):
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,7 @@
-"""The event loop of a process: how it runs, and tasks that somebody looks after.
+"""The event loop of a process, and supervised tasks.
 
-What a task or a callback raises is logged, with its traceback. Used wherever a task is created that
-nobody awaits. asyncio itself tells of a dead task when it is collected as garbage, on a stderr that
-nobody reads; until then its work is just not done.
+Exceptions of tasks and callbacks are logged with their traceback. Used for every task that no code
+awaits. asyncio itself reports a failed task only when it is garbage-collected, and only on stderr.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def supervised(
 
 
 def tell_unhandled(tell: Tell) -> None:
-    """What nobody else catches (callbacks, tasks of libraries) is told like any other error."""
+    """Log exceptions that no other code catches (callbacks, tasks of libraries)."""
 
     def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -55,7 +54,7 @@ def tell_unhandled(tell: Tell) -> None:
 
 
 def in_full(error: BaseException) -> str:
-    """An error with its traceback, for the log."""
+    """Return an error with its traceback, for the log."""
     return "".join(traceback.format_exception(error)).rstrip()
 
 
@@ -63,15 +62,14 @@ T = TypeVar("T")
 
 
 class _ShownFormatter(logging.Formatter):
-    """What libraries log reaches stderr where nobody configured logging: asyncio quotes errors,
-    and errors quote pages."""
+    """Clean log lines of libraries for the terminal: asyncio quotes errors, which quote pages."""
 
     def format(self, record: logging.LogRecord) -> str:
         return shown(super().format(record), keep="\n")
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run it to its end. From now on this process's memory is closed to what it starts."""
+    """Run the coroutine to its end. Hides this process's memory from child processes first."""
     hide_memory()
     keep_freed_memory()
     if logging.lastResort is not None:

@@ -1,7 +1,7 @@
-"""What a daemon tells the service manager that started it (systemd's notify protocol).
+"""Send the state of a daemon to its service manager (systemd's notify protocol).
 
-A datagram of `KEY=value` lines to the socket named in NOTIFY_SOCKET; without one, nothing is told.
-The manager may be slow to read: nothing here waits for it, what it does not take is told later.
+Each message is a datagram of `KEY=value` lines to the socket named in NOTIFY_SOCKET; without that
+variable nothing is sent. Sending never blocks: if the manager is slow, messages are sent later.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Notify:
         self._tell(f"STATUS={status}")
 
     def alive(self) -> None:
-        """To be called twice a second."""
+        """Send the watchdog signal if it is due. Call this twice a second."""
         if self.watchdog_s and not self._waiting:
             self._tell("WATCHDOG=1")
         elif self._waiting:

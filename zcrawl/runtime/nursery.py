@@ -1,4 +1,4 @@
-"""Worker processes forked before they are needed: the first ones of a command that crawls at once.
+"""Fork worker processes before they are needed: the first ones of a command that crawls at once.
 
 A fork has all that its parent has loaded, for a few milliseconds; a new interpreter loads it again
 for a quarter of a second of CPU, in every worker. Only a process without threads, sockets and an
@@ -6,8 +6,8 @@ event loop can be forked safely, so a command forks its first workers before it 
 (`with Nursery(...)`), and a supervisor later tells each one who it is. Workers that come after them
 are new interpreters.
 
-A waiting process has nothing of its parent's but one end of a socket: through it come its orders
-and the files that it shall hold, and its end means that the parent is gone.
+A waiting process has only one end of a socket from its parent. It receives its orders and open
+files through it, and the end of the socket means that the parent is gone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Forked:
         self._orders = orders  # open as long as it lives: its end would end the process
 
     def tell(self, spec: dict[str, Any], errors: int, fds: Sequence[int]) -> None:
-        """Who it is; `errors` becomes its stderr, `fds` it just holds."""
+        """Send the start parameters; `errors` becomes its stderr, `fds` are only kept open."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             # It was killed while it waited: whoever watches it will see that.
             socket.send_fds(self._orders, [msgspec.json.encode(spec)], [errors, *fds])
@@ -61,7 +61,7 @@ class Forked:
             os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Let go of it: unless it has ended, it ends now."""
+        """Close the socket, which ends the process if it is still waiting or running."""
         self._orders.close()
         self.wait()
 
@@ -101,12 +101,12 @@ class Nursery:
             self._waiting.pop().close()
 
     def take(self) -> Forked | None:
-        """One that waits; None when there is none left."""
+        """Return a waiting process; None if there is none left."""
         return self._waiting.pop() if self._waiting else None
 
 
 def _fork(entry: Entry) -> Forked:
-    # Messages, not a stream: orders come whole or not at all.
+    # Messages, not a stream, so that orders arrive completely or not at all.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     pid = os.fork()
@@ -117,8 +117,8 @@ def _fork(entry: Entry) -> Forked:
 
 
 def _wait_for_orders(entry: Entry, parent: int, pipe: int) -> Never:
-    """In the child, which never returns to what its parent was doing. So the parent's file objects
-    stay referenced, and none of them closes a descriptor that is somebody else's by now."""
+    """Wait for orders in the child. It never returns to the parent's code, so the parent's file
+    objects stay referenced, and none of them closes a descriptor that was reused."""
     try:
         die_with_parent(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
@@ -140,7 +140,7 @@ def _wait_for_orders(entry: Entry, parent: int, pipe: int) -> Never:
 
 
 def _let_go(kept: int) -> None:
-    """Nothing of the parent's stays open here: no terminal, no pipe, no brother's socket."""
+    """Close all descriptors of the parent: terminal, pipes, sockets of other children."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(nowhere, fd)

@@ -1,4 +1,4 @@
-"""Makes sure that standard input, output and error exist. Called first thing by every command.
+"""Make sure that standard input, output and error exist. Every command calls this first.
 
 A shell can start a program with some of them closed (`zcrawl jobs >&-`). Then Python has None for
 them, and worse, the next file or socket gets the free number: a library that writes to number 2

@@ -3,8 +3,8 @@
 A worker is one of those that wait in a nursery, as long as there are any, else a new interpreter.
 Either ends with its parent (`parent`). The supervisor chooses incarnations, so it can tell the
 leader which one it saw die (`replaces`): the leader then gives the dead process's work away at once
-instead of after ten silent seconds. The next one also hears how the last one ended (`after`), and
-tells it to those who watch: the supervisor itself is no part of the mesh.
+instead of after ten silent seconds. The next process also gets how the last one ended (`after`),
+and reports it, because the supervisor itself is not part of the mesh.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Process = subprocess.Popen[bytes] | Forked
 
 
 def new_incarnation() -> int:
-    """Random per process start; 53 bits, so that JSON readers keep it whole."""
+    """Return a random number per process start; 53 bits, which JSON readers can represent."""
     return secrets.randbits(53) | 1
 
 
 class Child(msgspec.Struct):
-    """One worker's place: the process changes, the id stays."""
+    """One worker id. Its process can be replaced, the id stays."""
 
     id: str
     process: Process | None = None
@@ -120,11 +120,11 @@ class Supervisor:
 
     @property
     def all_left(self) -> bool:
-        """Whether every worker was drained: by request, and none will be started again."""
+        """Return whether every worker was drained by request and will not be started again."""
         return bool(self.children) and all(child.left for child in self.children)
 
     def complaint(self) -> str | None:
-        """What is wrong when no worker gets beyond its start, or one is refused by the masters."""
+        """Return the problem if all workers die at their start, or masters refuse one; or None."""
         if any(child.refused for child in self.children):
             return self._last_words()
         if not self.children or any(c.false_starts < FALSE_STARTS for c in self.children):
@@ -140,7 +140,7 @@ class Supervisor:
         return self._not_started or last or "no message"
 
     def ask_to_leave(self) -> None:
-        """Workers finish what they began and end; from now on none is started again."""
+        """Let the workers finish their requests and end; none is started again."""
         self._stopping = True
         for child in self.children:
             _signal(child, signal.SIGTERM)
@@ -157,13 +157,13 @@ class Supervisor:
             await child.renewed.wait()
 
     async def wait_gone(self, timeout_s: float) -> bool:
-        """Whether all processes have ended in time."""
+        """Wait until all processes have ended; return whether they did in time."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         return all(_is_gone(child) for child in self.children)
 
     async def stop(self) -> None:
-        """Ask, wait a moment, kill. What a worker had not reported is fetched again."""
+        """Ask the workers to end, wait, then kill them. Unreported requests are fetched again."""
         self.ask_to_leave()
         if not await self.wait_gone(TERM_PATIENCE_S):
             for child in self.children:
@@ -179,7 +179,7 @@ class Supervisor:
             self._pipe = None
 
     def _spawn(self, child: Child) -> None:
-        """Start a process. OSError: there is none, and the last that lived is still the last."""
+        """Start a process. After an OSError nothing has changed."""
         assert self._pipe is not None
         incarnation = new_incarnation()
         last = child.incarnation or child.died
@@ -257,7 +257,7 @@ class Supervisor:
         child.backoff_s = min(child.backoff_s * 2, BACKOFF_MOST_S)
 
     async def _start_again(self, child: Child) -> bool:
-        """Until there is a process. False: the supervisor stops."""
+        """Try until a process is started. False: the supervisor stops."""
         while not self._stopping:
             child.restarts += 1
             try:
@@ -273,7 +273,7 @@ class Supervisor:
 
 
 def how_it_ended(code: int) -> str:
-    """An exit code in words; those of signals are negative."""
+    """Return an exit code in words; codes of signals are negative."""
     if code == STUCK or code == -signal.SIGPROF:
         kind = "computed" if code < 0 else "waited"
         return f"was ended by its watchdog: it {kind}, and its event loop stood still"
@@ -296,7 +296,7 @@ def _signal(child: Child, number: int) -> None:
 
 
 async def _ended(process: Process) -> int:
-    """The exit code, as soon as there is one, without a thread and without SIGCHLD."""
+    """Wait for the exit code of a process, without a thread and without SIGCHLD."""
     if process.poll() is not None:  # reaped: its pid may be another process's by now
         return process.wait()
     loop = asyncio.get_running_loop()

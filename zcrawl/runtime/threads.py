@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def begin(call: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Done when the call is, whether anybody still waits for it or not."""
+    """Run a call in a new thread; return a future for its result."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -69,7 +69,7 @@ class LimitedThread:
 
     @property
     def busy(self) -> bool:
-        """Whether a call has not returned yet."""
+        """Return whether a call has not returned yet."""
         return self._last is not None and not self._last.done()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:

@@ -1,4 +1,4 @@
-"""What ends a process whose event loop stands still.
+"""End a process whose event loop is stuck.
 
 **Workers** (`Watchdog`), whatever holds the loop. Started by `roles.worker_main`; the loop feeds it
 once a second. Two guards, because neither sees all: code that computes may hold the GIL (a regular
@@ -11,10 +11,10 @@ time.
 - Waiting: a thread that sleeps in short steps and counts them. It needs the GIL, which whoever
   waits has given away.
 
-Neither looks at a clock: a process that was stopped (SIGSTOP, Ctrl-Z), a laptop that slept and a
-machine that is too busy use no CPU time and make no steps. What the supervisor does with a process
-that ended so is what it does with every other: it starts a new one and tells the leader, whose
-crash guard finds out which URL did it (rule `crashes`). Feeding costs a system call, 0.4 us a
+Neither uses a clock: a process that was stopped (SIGSTOP, Ctrl-Z), a laptop that slept and a
+machine that is too busy use no CPU time and make no steps. As after any crash, the supervisor
+starts a new process and reports it to the leader, whose crash guard finds the URL that caused it
+(rule `crashes`). Feeding costs a system call, 0.4 us a
 second.
 
 Not seen: C code that waits and keeps the GIL. The leader misses such a worker after 10 s and gives
@@ -65,7 +65,7 @@ def on_signals(numbers: Iterable[signal.Signals], react: Callable[[], None]) -> 
 
 
 def forget(numbers: Iterable[signal.Signals]) -> None:
-    """What the signals do without a handler, and no watchdog."""
+    """Restore the default action of the signals, and stop the watchdog."""
     faulthandler.cancel_dump_traceback_later()
     for number in numbers:
         default = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
@@ -87,7 +87,7 @@ class Watchdog:
         self._waited = 0  # steps since it was fed; the loop and the thread both write it
 
     def start(self) -> None:
-        """From the main thread, once."""
+        """Start the guards. Call this once, from the main thread."""
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         # `chain` does what SIGPROF does by itself: it ends the process.
         faulthandler.register(signal.SIGPROF, file=STDERR, chain=True)
@@ -95,7 +95,7 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def feed(self) -> None:
-        """The loop turns."""
+        """Report that the loop works."""
         self._waited = 0
         signal.setitimer(signal.ITIMER_PROF, self._cpu_s)
 

@@ -1,5 +1,5 @@
-"""After failures in a row, wait before the next attempt instead of hammering a server that is
-down. Used by `sql.store` for each of its connections; the clock is the caller's.
+"""Wait before the next attempt after several failures, so that a server that is down is not
+flooded. Used by `sql.store` for each of its connections; the caller passes the time.
 
     closed ──failure──▶ open until now + wait ──▶ one attempt ──ok──▶ closed
                              ▲                        │
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-FREE_ATTEMPTS: Final = 2  # a restart is over in a moment: the first attempts come at once
+FREE_ATTEMPTS: Final = 2  # without a wait, because a restart of the server is short
 LEAST_WAIT_S: Final = 0.1
-MOST_WAIT_S: Final = 2.0  # a failover must not wait for us longer than this
+MOST_WAIT_S: Final = 2.0  # the most that this wait may add to a failover
 
 
 class StoreBreaker:
@@ -22,7 +22,7 @@ class StoreBreaker:
         self._open_until = 0.0
 
     def wait_s(self, now: float) -> float:
-        """How long nothing is to be tried; 0: try."""
+        """Return how long to wait before the next attempt; 0: try now."""
         return max(0.0, self._open_until - now)
 
     def failed(self, reason: str, now: float) -> None:

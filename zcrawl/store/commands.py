@@ -1,7 +1,7 @@
-"""What can be written to a store: commands and their outcomes, as data.
+"""The commands that write to a store, and their outcomes, as data.
 
-Each command is one fenced transaction; `ports` has the guarantees. Who makes them: the master's
-machines. Who runs them: the writer thread, in order.
+Each command is one fenced transaction; `ports` has the guarantees. The master's machines create
+commands, and the writer thread runs them in order.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class TakeOver(msgspec.Struct, frozen=True):
 
 class CancelOffline(msgspec.Struct, frozen=True):
     """End a run without a leader: raise the epoch as a takeover does, and cancel the run, in one
-    transaction. A leader that lives, or wakes up later, is fenced by it (G4) and loads anew. It
-    reads no spec. A run that has ended is refused (`run_ended`), and the epoch stays."""
+    transaction. A leader that is alive, or wakes up later, is fenced by it (G4) and reloads. No
+    spec is read. If the run has ended, the command is refused (`run_ended`); the epoch stays."""
 
     holder: str
     run: int
@@ -40,7 +40,7 @@ class CancelOffline(msgspec.Struct, frozen=True):
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """The same load without a new epoch, after a commit with unknown outcome (rule `plan, then
+    """Load again without a new epoch, after a commit with unknown outcome (rule `plan, then
     commit`)."""
 
     epoch: int
@@ -61,13 +61,13 @@ class Loaded(msgspec.Struct, frozen=True):
     pages: list[LaneCount] = []  # done requests by host, of live runs that limit them
     newest_seq: int | None = None  # the last number given to a request; None: not read
     moved: dict[tuple[str, int], float] = {}  # when watermarks moved last
-    drains: list[DrainRow] = []  # workers that are to get no work
+    drains: list[DrainRow] = []  # workers that must not get work
     wishes: list[WishRow] = []  # hosts that people gave to a worker
-    retries: list[RetryRow] = []  # begun and not finished
+    retries: list[RetryRow] = []  # retries that are not finished
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One result, planned: what the leader wants to become of its request."""
+    """The planned effect of one result on its request."""
 
     worker: str
     incarnation: int
@@ -75,17 +75,17 @@ class Change(msgspec.Struct, frozen=True):
     seq: int
     run: int
     state: RequestState | None  # None: the request's state stays (a part, a drop)
-    dropped: bool = False  # decided beforehand: only the watermark moves
+    dropped: bool = False  # the result is ignored; only the watermark moves
     reason: str = ""
     status: int = 0
     attempts: int = 0
     due_at: float = 0.0
     page: PageRecord | None = None
     items: tuple[bytes, ...] = ()
-    others: tuple[tuple[Kept, bytes], ...] = ()  # what is kept besides items
+    others: tuple[tuple[Kept, bytes], ...] = ()  # stored records that are not items
     tallies: tuple[tuple[str, str, int], ...] = ()  # (kind, name, count) of an extraction
     links: tuple[NewLink, ...] = ()
-    rejected: tuple[tuple[str, int], ...] = ()  # links that nobody can crawl: (reason, count)
+    rejected: tuple[tuple[str, int], ...] = ()  # links that cannot be crawled: (reason, count)
     links_dropped: tuple[tuple[str, int], ...] = ()  # links outside of the crawl: (reason, count)
     # Netlocs to add to the run's default scope: a seed was redirected, a spider began.
     seed_hosts: tuple[str, ...] = ()
@@ -117,26 +117,26 @@ class Applied(msgspec.Struct, frozen=True):
     seen: list[tuple[int, bytes]]  # (run, key) of every link of the batch: now certainly seen
     hosts: list[HostRow]  # hosts that `admitted` names
     runs: list[RunRow]  # runs that the batch touched, as they are now
-    # Requests that were to be done and are skipped: near duplicates, and pages of other requests.
+    # Requests that are skipped although their results said done: duplicates of other pages.
     skipped: list[int] = []
 
 
 class ClientAction(msgspec.Struct, frozen=True):
-    """A client's request, as it is kept with its answer: a repeat is not done again."""
+    """A client's request, stored with its answer so that a repeat is not carried out again."""
 
     request: str
     what: str  # in a few words
     by: str  # user@host
-    via: str  # the master that took it
+    via: str  # the master that received it
     at: float
-    changed: int = 0  # what it has changed so far
+    changed: int = 0  # number of requests or runs that it has changed so far
 
 
 class DrainRow(msgspec.Struct, frozen=True):
-    """A worker that is to get no work, by its id."""
+    """A worker that must not get work, by its id."""
 
     worker: str
-    life: int  # of the supervisor that it had when it was drained; 0: it was not here
+    life: int  # life of its supervisor when it was drained; 0: it was not connected
 
 
 class WishRow(msgspec.Struct, frozen=True):
@@ -147,13 +147,13 @@ class WishRow(msgspec.Struct, frozen=True):
 
 
 class RetryRow(msgspec.Struct, frozen=True):
-    """A retry that is under way; `client_action.changed` requests are queued again so far."""
+    """An unfinished retry; `client_action.changed` requests are queued again so far."""
 
     client_action: ClientAction
     run: int
     reason: str
     host: int
-    after: int  # requests up to this number have been looked at
+    after: int  # requests up to this number have been handled
 
 
 class SubmitJob(msgspec.Struct, frozen=True):
@@ -175,7 +175,7 @@ class SubmitJob(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """Outcome of SubmitJob and AddSeeds. `refused` tells why nothing was stored."""
+    """Outcome of SubmitJob and AddSeeds. `refused` is the reason why nothing was stored."""
 
     job: int
     run: int
@@ -197,12 +197,12 @@ class AddSeeds(msgspec.Struct, frozen=True):
 
 
 class AdmitKnown(msgspec.Struct, frozen=True):
-    """Admit pages that the job knows from earlier runs, up to an id. A repeat changes nothing:
-    the run stands elsewhere by then."""
+    """Admit pages that the job knows from earlier runs, up to an id. A repeat changes nothing,
+    because the position of the run has moved."""
 
     epoch: int
     run: int
-    after: int  # where the run stands, see `RunRow.recall`
+    after: int  # the position of the run, see `RunRow.recall`
     upto: int
     links: tuple[NewLink, ...]
     last: bool  # the job knows no more
@@ -213,12 +213,12 @@ class KnownAdmitted(msgspec.Struct, frozen=True):
     admitted: list[QueuedRow]
     hosts: list[HostRow]
     row: RunRow | None  # None: there is no such run
-    repeated: bool = False  # the run stood elsewhere
+    repeated: bool = False  # the run has another position: nothing was done
 
 
 class ChangeRun(msgspec.Struct, frozen=True):
-    """One row: running ⇄ paused, or the end of a run, whose queued rows then derive skipped.
-    `others` are changed in the same transaction: a job is deleted whole or not at all."""
+    """Pause, resume or end a run by changing one row. Queued rows of an ended run count as skipped.
+    `others` are changed in the same transaction, so that a job is deleted as a whole."""
 
     epoch: int
     request: str
@@ -226,12 +226,12 @@ class ChangeRun(msgspec.Struct, frozen=True):
     state: RunState
     reason: str
     now: float
-    client_action: ClientAction | None = None  # a client's request: its answer is kept
+    client_action: ClientAction | None = None  # the client's request, stored with its answer
     others: tuple[int, ...] = ()
 
 
 class TuneRun(msgspec.Struct, frozen=True):
-    """Another spec for a run that goes on: the same job at another pace."""
+    """Change the pace of an active run by storing another spec."""
 
     epoch: int
     request: str
@@ -250,11 +250,12 @@ class RunChanged(msgspec.Struct, frozen=True):
 
 
 class SetDrain(msgspec.Struct, frozen=True):
-    """Store that a worker gets no work, or gets some again. It holds until the next SetDrain,
-    whoever leads and whatever process has the name.
+    """Store that a worker gets no work, or may get work again. It is valid until the next SetDrain,
+    also after a change of the leader or of the worker's process.
 
-    By a person (`client_action`): as it says. By the leader, when it meets the worker: `on` notes
-    the life of its supervisor, if none was known; without `on` it ends a drain of another life.
+    With `client_action` a person asked for it. Without, the leader sends it when the worker
+    connects: `on` stores the life of its supervisor, if none is stored; without `on` a drain of an
+    earlier life ends.
     """
 
     epoch: int
@@ -273,8 +274,8 @@ class DrainSet(msgspec.Struct, frozen=True):
 
 
 class SetWish(msgspec.Struct, frozen=True):
-    """Store which worker a person wants to have a host; `others` lose their wishes: they share
-    limits with it, so one worker has them all."""
+    """Store the worker that a person chose for a host. The wishes of `others` are removed, because
+    these hosts share limits with it and must have the same worker."""
 
     epoch: int
     host: int
@@ -308,8 +309,8 @@ class Swept(msgspec.Struct, frozen=True):
 class RetryDead(msgspec.Struct, frozen=True):
     """Queue up to `limit` dead requests of a run again; reopens the run.
 
-    Where a retry stands is stored under its request with every part of it, so the same command goes
-    on from there, whoever leads. With the last part its answer is stored: the count of all parts.
+    The position of a retry is stored with each part, under its request, so any leader can continue
+    it with the same command. The last part stores the answer: the count of all parts.
     """
 
     epoch: int
@@ -317,8 +318,8 @@ class RetryDead(msgspec.Struct, frozen=True):
     limit: int
     now: float
     client_action: ClientAction
-    reason: str = ""  # only those that failed for it
-    host: int = 0  # only those of it
+    reason: str = ""  # only requests that failed for this reason
+    host: int = 0  # only requests of this host
 
 
 class Retried(msgspec.Struct, frozen=True):
@@ -332,7 +333,7 @@ class Retried(msgspec.Struct, frozen=True):
 
 
 class GrantHosts(msgspec.Struct, frozen=True):
-    """Who may start requests to these hosts; committed before the first ASSIGN (rule
+    """Store the processes that may start requests to these hosts, before the first ASSIGN (rule
     `takeover`)."""
 
     epoch: int
@@ -340,14 +341,14 @@ class GrantHosts(msgspec.Struct, frozen=True):
 
 
 class ExtendLease(msgspec.Struct, frozen=True):
-    """No BEAT goes out that would let a worker start a request later than this moment."""
+    """Store the time until which workers may start requests. No BEAT allows a later time."""
 
     epoch: int
     until: float
 
 
 class CountCrash(msgspec.Struct, frozen=True):
-    """A worker died with this request alone (rule `crashes`)."""
+    """Store that a worker died while it had only this request (rule `crashes`)."""
 
     epoch: int
     seq: int
@@ -361,25 +362,25 @@ class CrashCounted(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Outcome of commands that have nothing to tell."""
+    """Outcome of commands that return nothing."""
 
 
 class AdvanceOutput(msgspec.Struct, frozen=True):
-    """The output file holds the items up to `cursor` in its first `length` bytes."""
+    """Store that the first `length` bytes of the output file hold the items up to `cursor`."""
 
     epoch: int
     run: int
     path: str
     cursor: int
     length: int
-    part: int = 0  # of a file that rotates: the one that grows now
-    part_at: float = 0.0  # UTC; when it got its first item; 0: it has none
+    part: int = 0  # the part that is being written, if the output has parts
+    part_at: float = 0.0  # UTC; when the part got its first item; 0: it has none
     progress: Progress = Progress()
     problem: str = ""
 
 
 class NoteOutput(msgspec.Struct, frozen=True):
-    """What hinders an output, for `job`; empty: nothing does any more."""
+    """Store the problem of an output, shown by `job`; empty: the problem is over."""
 
     epoch: int
     run: int

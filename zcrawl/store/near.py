@@ -1,7 +1,7 @@
-"""Decides what becomes of a page whose text is almost that of an earlier page of its run.
+"""Decide about a page whose text is almost the same as that of an earlier page of its run.
 
 Called by the stores inside the transaction that ends a request, so that neither a failover nor a
-result that comes twice changes a verdict: the first page that was committed is the original. Pure.
+repeated result changes the decision: the first committed page is the original. Pure.
 
 A fingerprint has fourteen bands of 18 bits, and only pages that have a band in common are
 compared. Two fingerprints that differ in 20 of 256 bits, the most that counts by default, have one
@@ -25,8 +25,8 @@ from zcrawl.store.commands import Change
 FINGERPRINT_BYTES: Final = 32
 MOST_IN_BAND: Final = 32
 _BANDS: Final = 14
-_BAND_BITS: Final = 18  # fewer, and the bands of a million pages are full of strangers
-_SCALE: Final = 4  # a job's distance is told for 64 bits
+_BAND_BITS: Final = 18  # with fewer bits, unrelated pages of a large run would share bands
+_SCALE: Final = 4  # a job gives its distance for 64 bits
 
 
 class Original(NamedTuple):
@@ -36,7 +36,7 @@ class Original(NamedTuple):
 
 
 def bands(fingerprint: bytes) -> list[int]:
-    """Its bands, as numbers that no other band can have."""
+    """Return the bands of a fingerprint, as numbers that are different for each band."""
     bits, mask = int.from_bytes(fingerprint), (1 << _BAND_BITS) - 1
     return [(at << 32) + (bits >> at * _BAND_BITS & mask) for at in range(_BANDS)]
 
@@ -44,7 +44,7 @@ def bands(fingerprint: bytes) -> list[int]:
 def nearest(
     fingerprint: bytes, originals: Iterable[Original], rules: Duplicates
 ) -> Original | None:
-    """The original that is nearest, if near enough; of equally near ones the first."""
+    """Return the nearest original, if it is near enough; of several, the first."""
     bits, most = int.from_bytes(fingerprint), rules.distance * _SCALE
     candidates = [
         (distance, original.seq, original)
@@ -55,7 +55,7 @@ def nearest(
 
 
 def fingerprint_in(change: Change) -> bytes:
-    """The fingerprint that a change brings; empty: none that can be compared."""
+    """Return the fingerprint in a change; empty if there is none that can be compared."""
     traits = change.traits
     if traits is None or change.state is not RequestState.DONE:
         return b""
@@ -63,7 +63,7 @@ def fingerprint_in(change: Change) -> bytes:
 
 
 def judged(change: Change, original: Original | None, rules: Duplicates) -> Change:
-    """What the job wants to become of it. An unchanged page has nothing to skip or to mark."""
+    """Return the change as the job's rules want it. Unchanged pages stay as they are."""
     if change.state is not RequestState.DONE or (change.traits and change.traits.unchanged):
         return change
     if original is not None and rules.near == SKIP:
@@ -76,7 +76,7 @@ def judged(change: Change, original: Original | None, rules: Duplicates) -> Chan
 
 
 def skipped(change: Change) -> Change:
-    """Its links are followed all the same."""
+    """Return the change of a skipped page. Its links are still followed."""
     return msgspec.structs.replace(
         change,
         state=RequestState.SKIPPED,
@@ -90,7 +90,7 @@ def skipped(change: Change) -> Change:
 
 
 def _marked(item: bytes, url: str | None) -> bytes:
-    """Every item of such a job has the field, so that every file has the column."""
+    """Return the item with the field for duplicates, which all items of such a job have."""
     field = b'"duplicate_of":' + msgspec.json.encode(url) + b"}"
     head = item.rstrip()[:-1].rstrip()
     return head + field if head.endswith(b"{") else head + b"," + field

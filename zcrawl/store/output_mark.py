@@ -1,4 +1,4 @@
-"""How far an output is: what its sink tells the output loop, which commits it."""
+"""The progress of an output, which its sink reports and the output loop commits."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from zcrawl.store.queries import ItemRow, OutputRow
 
 
 class OutputMark(msgspec.Struct, frozen=True):
-    """What is to be committed: this much is safely out."""
+    """The progress to commit: this much is safely written."""
 
     cursor: int
     length: int
     part: int
     part_at: float  # UTC; when the part got its first item, or its run ended without any; 0: open
     progress: Progress = Progress()
-    problem: str = ""  # a thing to tell that hinders nothing
+    problem: str = ""  # a warning; the output is still written
 
 
 class WholeSink:
-    """A base for sinks whose output is never in parts that wait to be completed."""
+    """A base for sinks without parts that must be completed later."""
 
     def part_ends(self, ended: bool, utc: float) -> bool:
         return False
@@ -47,11 +47,11 @@ class WholeSink:
 
 
 def is_bare(row: OutputRow) -> bool:
-    """Whether nothing was written yet, not even that there is nothing."""
+    """Return whether nothing was written yet, not even an empty output."""
     return not row.cursor and not row.part_at
 
 
 def is_unfinished(row: OutputRow) -> bool:
-    """Whether anybody has to do something for it: also for a run that ended without an item, which
-    nobody has written down yet, and for pieces that nobody has joined."""
+    """Return whether work is left: rows to write, pieces to join, or an empty output to write for
+    a run that ended without items."""
     return not row.ended or row.cursor < row.last_item or is_bare(row) or bool(row.progress.pieces)

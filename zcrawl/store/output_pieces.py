@@ -1,9 +1,9 @@
-"""Decides how a part of an output is made by several leaders, one after the other. Pure.
+"""Decide how several leaders, one after the other, write a part of an output. Pure.
 
 Used by the sinks that write parts (`files.parts`), by the script of the output loop and by
-the simulated world. An output derives from committed rows, so whoever leads can make it again. On
-a cluster a leader that was replaced may still write, for as long as it likes. So no leader opens
-a file that another one has opened:
+the simulated world. An output derives from committed rows, so any leader can write it again. On
+a cluster, a leader that was replaced may still write for any time. So no leader opens a file that
+another one has opened:
 
 - Each leader appends to a *piece* of its own: a hidden file with the epoch and a random word in
   its name, made with O_EXCL, never opened for writing again. After an error it begins another one.
@@ -49,11 +49,11 @@ import msgspec
 MOST_PIECES: Final = 100  # of a part; older ones become one, which is made again from the rows
 MOST_STAMPS: Final = 10
 MOST_PLACES: Final = 100
-LOST: Final = ""  # the name of a piece that no file has any more
+LOST: Final = ""  # the name of a piece whose file no longer exists
 
 
 class Writer(msgspec.Struct, frozen=True):
-    """Who writes: a master in one epoch. `alone`: its data folder's lock excludes all others."""
+    """A master in one epoch. `alone`: the lock of its data folder excludes all others."""
 
     master: str
     epoch: int
@@ -73,14 +73,14 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):
-    """What a file looks like that nobody has changed since."""
+    """Properties of a published file, to notice whether a person changed it."""
 
     size: int
     mtime_ns: int
 
 
 class PartsPlace(msgspec.Struct, frozen=True, array_like=True):
-    """Where complete parts lie: `first` to `last` in the folder of `file`, which is the last."""
+    """The place of complete parts: `first` to `last` in the folder of `file`, the last one."""
 
     first: int
     last: int
@@ -89,7 +89,7 @@ class PartsPlace(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is stored with an output beside its cursor."""
+    """The stored progress of an output, in addition to its cursor."""
 
     pieces: tuple[Piece, ...] = ()  # of the part that grows now
     columns: tuple[str, ...] | None = None  # of a CSV part whose job does not say them
@@ -100,7 +100,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """Take the piece's first bytes."""
+    """Copy the first bytes of the piece."""
 
     piece: Piece
 
@@ -120,31 +120,31 @@ def decode(stored: bytes | None) -> Progress:
 
 
 def encode(progress: Progress) -> bytes:
-    """ASCII. A file's name may be no UTF-8; msgspec refuses such a text, the standard library
-    writes it as an escape."""
+    """Return JSON in ASCII. File names that are not UTF-8 are escaped by the standard library;
+    msgspec would refuse them."""
     if progress == Progress():
         return b""
     return json.dumps(msgspec.to_builtins(progress), separators=(",", ":")).encode()
 
 
 def piece_name(base: str, writer: Writer, word: str) -> str:
-    """Of a leader's own piece; `base` is that of the part, `word` is random."""
+    """Return the name of a leader's own piece; `base` is the part's name, `word` is random."""
     return f".{base}.{writer.epoch}-{word}.piece"
 
 
 def aside_name(base: str, writer: Writer, word: str) -> str:
-    """Of the file that becomes the part."""
+    """Return the name of the file that becomes the part."""
     return f".{base}.{writer.epoch}-{word}.part"
 
 
 def begun(progress: Progress, writer: Writer, name: str, cursor: int) -> Piece:
-    """A new piece after all that is committed. It counts when its first rows are (`grown`)."""
+    """Return a new piece after the committed rows. It is stored with its first rows (`grown`)."""
     assert all(piece.name != name for piece in progress.pieces), "a file has one writer"
     return Piece(writer.epoch, writer.master, name, cursor, cursor, 0, 0)
 
 
 def grown(progress: Progress, piece: Piece) -> Progress:
-    """With this piece, which is new or has more rows."""
+    """Return the progress with this piece, which is new or has more rows."""
     others = progress.pieces
     if others and others[-1].name == piece.name:
         others = others[:-1]
@@ -152,7 +152,7 @@ def grown(progress: Progress, piece: Piece) -> Progress:
 
 
 def _few(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Leaders that change by the minute must not let a row grow without end."""
+    """Merge the oldest pieces, so that many changes of leaders do not grow the row for ever."""
     if len(pieces) <= MOST_PIECES:
         return pieces
     first, second, *others = pieces
@@ -165,8 +165,8 @@ def part_bytes(progress: Progress) -> int:
 
 
 def join_plan(progress: Progress, whole: Mapping[str, bool]) -> list[JoinStep]:
-    """How to make the part from the pieces; `whole` tells which of them this disk has, complete
-    and unchanged. Rows that are rebuilt in a row are one step."""
+    """Return the steps that make the part from its pieces. `whole` says which pieces this disk has,
+    complete and unchanged. Consecutive rows to rebuild are one step."""
     steps: list[JoinStep] = []
     for piece in progress.pieces:
         if piece.name != LOST and whole.get(piece.name):
@@ -179,13 +179,13 @@ def join_plan(progress: Progress, whole: Mapping[str, bool]) -> list[JoinStep]:
 
 
 def may_replace(stamp: Stamp | None, progress: Progress, run_began_ns: int) -> bool:
-    """Whether the file of the final name may be replaced; None: there is none. What is older than
-    the run is an old output, of another run or of a person who named that file for this one."""
+    """Return whether the file with the final name may be replaced; None: there is no file. A file
+    that is older than the run may: the job named it as its output."""
     return stamp is None or stamp in progress.stamps or stamp.mtime_ns < run_began_ns
 
 
 def announced(progress: Progress, stamp: Stamp | None) -> Progress:
-    """Before the rename: what the file looks like that may appear from now on."""
+    """Return the progress before the rename, with the stamp of the file that may appear."""
     if stamp is None:
         return progress
     stamps = (*(other for other in progress.stamps if other != stamp), stamp)[-MOST_STAMPS:]
@@ -193,12 +193,12 @@ def announced(progress: Progress, stamp: Stamp | None) -> Progress:
 
 
 def published(progress: Progress, part: int, master: str, file: str) -> Progress:
-    """After the rename: the part is complete, the next one has no pieces yet."""
+    """Return the progress after the rename: the part is complete, the next one has no pieces."""
     return msgspec.structs.replace(located(progress, part, master, file), pieces=(), columns=None)
 
 
 def located(progress: Progress, part: int, master: str, file: str) -> Progress:
-    """With the place of a part. Parts in a row in one folder of one master are one entry."""
+    """Return the progress with the place of a part. Consecutive parts in a folder are one entry."""
     places = progress.places
     place, last = PartsPlace(part, part, master, file), places[-1] if places else None
     if last is not None and last.first <= part <= last.last + 1 and _is_beside(last, place):
@@ -212,7 +212,7 @@ def _is_beside(last: PartsPlace, new: PartsPlace) -> bool:
 
 
 def check(progress: Progress, cursor: int) -> None:
-    """What holds whenever a progress is stored with this cursor."""
+    """Assert the invariants of a progress that is stored with this cursor."""
     pieces = progress.pieces
     for earlier, later in itertools.pairwise(pieces):
         assert earlier.upto == later.after, "pieces cover all rows, none twice"

@@ -1,10 +1,9 @@
-"""What the leader asks of a store: commands that write in one fenced transaction each, and
-queries that read. The database is the truth; the leader's memory is a window on it.
+"""The interface of a store: commands that each write in one fenced transaction, and queries.
+The database has the complete state; the leader's memory holds a part of it.
 
-Who calls: the master's machines make commands and queries as data, the master loop runs commands
-on one writer thread in order and queries on one reader thread, and hands the outcome back as an
-event. Backends: `sql.store` (SQLite, MySQL, MariaDB) and `testing.store.store`; one contract suite
-runs on all.
+The master's machines create commands and queries as data. The master loop runs commands in order on
+one writer thread and queries on one reader thread, and returns each outcome as an event. Backends:
+`sql.store` (SQLite, MySQL, MariaDB) and `testing.store.store`; one contract suite runs on all.
 
 Guarantees of every backend:
 - A command is one transaction. Its first statement is the epoch check, with a lock (G4): a lower

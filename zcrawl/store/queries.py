@@ -1,7 +1,7 @@
-"""What can be read from a store: questions and answers, as data.
+"""The queries of a store and their results, as data.
 
-Who asks: the frontier (refills), the desk (views), the output files and `export`, by cursor, so
-that a million rows never are in memory at once.
+Used by the frontier (refills), the desk (views), the output files and `export`. They read by
+cursor, so that a million rows are never in memory at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ListJobs(msgspec.Struct, frozen=True):
 
 
 class FindJob(msgspec.Struct, frozen=True):
-    """By id or by name."""
+    """Find a job by id or by name."""
 
     ref: str
 
@@ -42,19 +42,18 @@ class JobList(msgspec.Struct, frozen=True):
 
 
 class Tallies(msgspec.Struct, frozen=True):
-    """Counts by HTTP status and by reason, kept in the result transaction; and what people did to
-    the run."""
+    """Read the counts by HTTP status and by reason, and the actions of people on the run."""
 
     run: int
 
 
 class ActionRow(msgspec.Struct, frozen=True):
-    """What somebody had done to a run."""
+    """An action of a person on a run."""
 
     at: float
     what: str
     by: str  # user@host
-    via: str  # the master that took it
+    via: str  # the master that received it
 
 
 class OutputFact(msgspec.Struct, frozen=True):
@@ -62,13 +61,13 @@ class OutputFact(msgspec.Struct, frozen=True):
 
     path: str  # as the job names it
     format: str
-    problem: str  # why it is not written now; empty: nothing hinders it
-    part: int = 0  # the one that grows now: so many are complete
-    places: tuple[PartsPlace, ...] = ()  # where complete parts lie
+    problem: str  # why it is not written now; empty: no problem
+    part: int = 0  # the part that is being written; also the number of complete parts
+    places: tuple[PartsPlace, ...] = ()  # where complete parts are
 
 
 class ExampleRow(msgspec.Struct, frozen=True):
-    """The first request that stands for a tally: a reason of failures, skips or rejected items."""
+    """The first request of a tally: a reason of failures, skips or rejected items."""
 
     kind: str  # failed, skipped, rejected
     name: str  # the reason
@@ -80,7 +79,7 @@ class TallyRows(msgspec.Struct, frozen=True):
     statuses: dict[int, int]
     failed: dict[str, int]
     skipped: dict[str, int]
-    links: dict[str, int] = {}  # links that nobody can crawl, by reason
+    links: dict[str, int] = {}  # links that cannot be crawled, by reason
     dropped: dict[str, int] = {}  # links outside of the crawl, by reason; each once per page
     rejected: dict[str, int] = {}  # items that were set aside, by reason
     filled: dict[str, int] = {}  # by field: how often it had a value,
@@ -104,7 +103,7 @@ class ItemRow(msgspec.Struct, frozen=True):
 
 
 class FindItems(msgspec.Struct, frozen=True):
-    """The newest items, of a run or of all, below an id; `text` is a part of what they hold."""
+    """Find the newest items below an id, of a run or of all; `text` must occur in them."""
 
     run: int | None
     before: int  # item id
@@ -145,7 +144,7 @@ class FailedRow(msgspec.Struct, frozen=True):
 
 
 class ReadOutputs(msgspec.Struct, frozen=True):
-    """Output files that are not complete on disk or whose run goes on, or those of one run."""
+    """Read the outputs that are not complete or whose run is active, or those of one run."""
 
     run: int | None = None
 
@@ -167,7 +166,7 @@ class OutputRow(msgspec.Struct, frozen=True):
 
 
 class ReadKnown(msgspec.Struct, frozen=True):
-    """Pages that a job knows and that are not gone, in the order in which it met them."""
+    """Read the pages that a job knows and that are not gone, in the order of their first visit."""
 
     job: int
     after: int  # id
@@ -179,7 +178,7 @@ class KnownPages(msgspec.Struct, frozen=True):
 
 
 class FindReply(msgspec.Struct, frozen=True):
-    """The answer that a client's request got, if it was carried out."""
+    """Find the stored answer to a client's request."""
 
     request: str
 
@@ -189,7 +188,7 @@ class FoundReply(msgspec.Struct, frozen=True):
 
 
 class ReadEpoch(msgspec.Struct, frozen=True):
-    """The newest leader's epoch. A plain read: nothing is decided by it but a step down."""
+    """Read the epoch of the newest leader, without a lock. Used only to decide a step down."""
 
 
 class StoredEpoch(msgspec.Struct, frozen=True):

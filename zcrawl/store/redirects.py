@@ -1,7 +1,7 @@
-"""Decides what becomes of a page that a redirect has led to: a page counts once in its run.
+"""Decide how a redirected request ends, so that each page counts once in its run.
 
 Called by the stores inside the transaction that ends a request, so that neither a failover nor a
-result that comes twice changes a verdict. Pure. Both the request that was redirected and the page
+repeated result changes the decision. Pure. Both the request that was redirected and the page
 that answered may be requests of the run. What happens depends on the row of the page that answered,
 found by the key of its URL under the run's rules:
 
@@ -13,15 +13,15 @@ found by the key of its URL under the run's rules:
     skipped: not_due                skipped: duplicate of it     as it was; an earlier run has them
     skipped otherwise, or dead      done                         redirect_target
 
-The links of a duplicate are admitted all the same. A row of reason `redirect_target` is skipped:
-whoever finds a link to it, or redirects to it, finds it seen. A dead row becomes that, too: it
-could be retried, and its items are there already. If a queued row fails in the end, its page has no
-items: it ends dead with its own reason.
+The links of a duplicate are still admitted. A row with the reason `redirect_target` is skipped, so
+later links and redirects to it count as seen. A dead row becomes `redirect_target` too; otherwise a
+retry would store its items a second time. If a queued row fails in the end, its page has no items:
+it ends dead with its own reason.
 
-A run that still has to admit what its job knows has no row of such a page yet: the redirect gives
-the page, and the run finds it seen later. (To wait for that page instead could lose it: it may have
-become known after the last look.) A job that remembers its pages knows the page that answered as
-if it had been asked for by itself, so its next run asks for it.
+A run that has not yet admitted all pages known to its job may have no row for such a page. Then the
+redirect gives the page, and the run later finds it seen. (Waiting for the known page could lose it,
+because it may have become known after the last read.) A job that remembers its pages remembers the
+target as if it had been requested directly, so its next run requests it.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from zcrawl.store.commands import Change
 
 
 def is_taken(state: RequestState, reason: str) -> bool:
-    """Whether a row of this state gives, or has given, the items of its page."""
+    """Return whether a row of this state will give, or has given, the items of its page."""
     if state is RequestState.SKIPPED:
         return reason in (REDIRECT_TARGET, NOT_DUE)
     return state is not RequestState.DEAD
 
 
 def as_duplicate(change: Change, url: str) -> Change:
-    """The change of a request whose page is that of `url`: nothing of it is kept but its links,
-    and its exchanges for archives."""
+    """Return the change of a request whose page is that of `url`: only its links, and its captured
+    exchanges for archives, are stored."""
     return msgspec.structs.replace(
         change,
         state=RequestState.SKIPPED,
@@ -62,5 +62,5 @@ def as_duplicate(change: Change, url: str) -> Change:
 
 
 def reason_name(reason: str) -> str:
-    """What a reason is counted as: without the URL that explains it."""
+    """Return the name under which a reason is counted: without the URL."""
     return DUPLICATE if is_duplicate(reason) else reason

@@ -1,7 +1,7 @@
-"""Rules that every backend of the store shares: what a change must hold, how a run ends.
+"""Rules that every backend of the store shares: checks of changes, the end of a run.
 
-Called by `sql.store` and `testing.store.store`; everything else is written twice on purpose, so
-that the contract suite compares two independent readings of `ports`.
+Called by `sql.store` and `testing.store.store`. Everything else is written twice on purpose, so
+that the contract suite compares two independent implementations of `ports`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from zcrawl.submit.outputs import targets
 from zcrawl.submit.read import file_stem
 
 MAX_COOKIE_BYTES: Final = 60_000  # of a run; fits a BLOB of every database
-MOST_ACTIONS = 5  # that are told of a run
-SEEDING = "add_seeds"  # a part of a submission, and no action of its own
-# Requests that a run keeps as examples of its tallies, with what happened to them: so many of each
-# reason, and of each kind (failed, skipped, rejected) so many reasons.
+MOST_ACTIONS = 5  # actions of a run that are shown
+SEEDING = "add_seeds"  # a part of a submission, so it is not shown as an action
+# Limits of the stored examples of a run: requests per reason, and reasons per kind (failed,
+# skipped, rejected).
 MOST_EXAMPLES = 20
 MOST_EXAMPLE_REASONS = 50
 MOST_DETAIL = 500  # characters
@@ -39,7 +39,7 @@ class _Scope(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct):
-    """The only parts of a job spec that the store itself looks at."""
+    """The only parts of a job spec that the store itself reads."""
 
     scope: _Scope = msgspec.field(default_factory=_Scope)
     output: OutputSpec = OutputSpec()
@@ -48,7 +48,7 @@ class _Spec(msgspec.Struct):
 
 
 def max_pages_of(spec: bytes) -> int | None:
-    """Of a new run: StoreDataError for a spec that cannot be read."""
+    """Return `max_pages` of a new run; StoreDataError if the spec cannot be read."""
     try:
         return msgspec.json.decode(spec, type=_Spec).scope.max_pages
     except UNREADABLE as error:
@@ -61,42 +61,45 @@ def max_pages_per_host_of(spec: bytes) -> int | None:
 
 @functools.lru_cache(maxsize=64)
 def recrawl_of(spec: bytes) -> Recrawl:
-    """Asked in each commit of a run that remembers its pages."""
+    """Return the rules of recrawling. Cached: read in each commit of a run that needs them."""
     return _stored(spec).recrawl
 
 
 @functools.lru_cache(maxsize=64)
 def duplicates_of(spec: bytes) -> Duplicates:
-    """Asked in each commit."""
+    """Return the rules about duplicates. Cached: read in each commit."""
     return _stored(spec).duplicates
 
 
 def _stored(spec: bytes) -> _Spec:
-    """Of a run that is there. One that cannot be read must not stop a leader from loading the
-    others, nor its own rows from being ended and deleted: the leader ends it (`submit.stored`)."""
+    """Decode the spec of a stored run; an unreadable one gives the defaults.
+
+    It must not stop a leader from loading other runs, or from ending and deleting this one. The
+    leader ends such a run (`submit.stored`).
+    """
     try:
         return msgspec.json.decode(spec, type=_Spec)
     except UNREADABLE:
         return _Spec()
 
 
-RECALLED: Final = -1  # stored of a run that has admitted all that its job knows
+RECALLED: Final = -1  # stored when a run has admitted all pages that its job knows
 
 
 def first_recall(spec: bytes) -> int | None:
-    """Where a new run stands among the pages that its job knows; None: it remembers none."""
+    """Return the first position of a run in the known pages of its job; None: it has none."""
     return 0 if recrawl_of(spec).incremental else None
 
 
 def recall_left(stored: int | None) -> int | None:
-    """Return after which page a run goes on to admit what its job knows; None: nothing is left."""
+    """Return after which known page a run continues to admit; None: nothing is left."""
     return None if stored == RECALLED else stored
 
 
 def outputs_of(
     spec: bytes, name: str, given: tuple[str, str] | None, run: int
 ) -> list[tuple[str, str]]:
-    """(path, format) of the files of a new run: the job's own, and the one that was asked for."""
+    """Return (path, format) of the files of a new run: those of the job, and the given one."""
     output = msgspec.json.decode(spec, type=_Spec).output
     formats = dict(targets(output, file_stem(name)))
     if given is not None:
@@ -105,24 +108,24 @@ def outputs_of(
 
 
 def skip_reason(state: RunState, reason: str) -> str:
-    """The reason that the queued rows of an ended run derive: its name, without what explains it
+    """Return the reason of the queued rows of an ended run: its code without the detail
     (`bad_spec: …`)."""
     return without_detail(reason) or state.value
 
 
 def run_reply(row: RunRow, changed: int) -> dict[str, Any]:
-    """What a client is told of an action on a run, now and when it asks again."""
+    """Return the answer to an action on a run; a repeated request gets the same answer."""
     return {"job": row.job, "run": row.id, "state": str(row.state), "changed": changed}
 
 
 def drain_reply(command: SetDrain, changed: bool) -> bytes:
-    """What a client is told of a drain or its end."""
+    """Return the answer to a drain or an undrain."""
     reply = {"node": command.worker, "state": command.state, "changed": int(changed)}
     return msgspec.json.encode(reply)
 
 
 def check_epoch(given: int, stored: int) -> None:
-    # A higher one is refused too: it was never taken over in this database (a restored backup).
+    # A higher epoch is refused too: it does not belong to this database (a restored backup).
     if given != stored:
         raise Fenced(f"epoch {given} may not write: the database is at epoch {stored}")
 
@@ -134,7 +137,7 @@ def check_changes(changes: Iterable[Change]) -> None:
 
 
 def crash_detail(crashes: int) -> str:
-    """What is told of a request that is quarantined."""
+    """Return the detail of a quarantined request, for people."""
     return f"{crashes} worker processes ended while they worked on it alone"
 
 
@@ -149,8 +152,8 @@ def result_gap(change: Change, watermark: int) -> StoreDataError:
 def merge_cookies(kept: bytes, host: str, cookies: bytes) -> bytes:
     """Return the stored cookies of a run with those of one host replaced.
 
-    They are one JSON object, host → what its worker sent; the leader never looks into it. The hosts
-    that changed longest ago go first when there is no room."""
+    They are one JSON object, host → cookies as its worker sent them; the leader does not read them.
+    If there is not enough room, the hosts that changed longest ago are removed."""
     hosts = msgspec.json.decode(kept, type=dict[str, str]) if kept else {}
     hosts.pop(host, None)
     hosts[host] = cookies.decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Addresses of a cluster's database as people write them: `mysql://user:pass@host/db?…`.
+"""Parse addresses of a cluster's database: `mysql://user:pass@host/db?…`.
 
-Decides what each part means and refuses what it does not know. No password is ever shown: not in
-errors, not in `repr`. Called by `sql.store.open_mysql` and by whoever reads `database.urls`.
+Unknown parts are refused. No password is ever shown: not in errors, not in `repr`. Called by
+`sql.store.open_mysql` and by other readers of `database.urls`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zcrawl.errors import ConfigError
 from zcrawl.text.patterns import lazy_pattern
 
 DEFAULT_PORT: Final = 3306
-# As MySQL's own tools name them. `preferred`: encrypted if the server can, whoever it is.
+# The names that MySQL's own tools use. `preferred`: encrypt if possible, do not check the server.
 SSL_MODES: Final = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 _PARAMETERS: Final = ("ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "socket")
 _MYSQL_SCHEMES: Final = ("mysql", "mariadb")
@@ -43,7 +43,7 @@ class MysqlUrl(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """For messages and logs."""
+        """Return the address without the password, for messages and logs."""
         return f"mysql://{self.user}@{self.address}/{self.database}"
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ def parse_url(text: str) -> MysqlUrl:
 
 
 def parse_mysql_urls(texts: list[str] | tuple[str, ...]) -> tuple[MysqlUrl, ...]:
-    """Several addresses of one replicated database: they must name the same database."""
+    """Parse the addresses of one replicated database; all must name the same database."""
     urls = tuple(parse_url(text) for text in texts)
     if not urls:
         raise ConfigError(_NEEDS_MYSQL)

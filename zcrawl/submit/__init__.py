@@ -1,10 +1,10 @@
-"""Step 1: is this job valid, and may this user submit it?
+"""Step 1: check that a job is valid and that this user may submit it.
 
-`read` turns a job file into a spec (`zcrawl.model.spec`), `validate` says what is wrong with it;
-`access`, `code`, `extraction`, `outputs`, `tags` and `seeds` judge one part each. `private`,
-`output_rights` and `code` decide what only an operator may allow. `stored` judges specs that an
-older version has stored.
+`read` turns a job file into a spec (`zcrawl.model.spec`), `validate` checks it; `access`, `code`,
+`extraction`, `outputs`, `tags` and `seeds` check one part each. `private`, `output_rights` and
+`code` check things that only an operator may allow. `stored` checks specs that an older version has
+stored.
 
-Pure. Imported by the leader's desk, by commands, and by all that read a job's settings. Start with
+Pure. Imported by the leader's desk, by commands, and by readers of a job's settings. Start with
 `validate`.
 """

@@ -1,4 +1,4 @@
-"""Judges how a job gets to its pages: proxies, identities, credentials, certificates, login.
+"""Check how a job reaches its pages: proxies, identities, credentials, certificates, login.
 
 Called by `validate`. Pure. Secrets must not be written out in a job: it is stored and shown.
 """
@@ -20,7 +20,7 @@ ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 MAX_PROXIES: Final = 10_000
 _REFERENCE = lazy_pattern(r"\$\{[A-Za-z0-9_]+\}")
 _SECRET_FIELD = lazy_pattern(r"pass|pwd|\bpw|secret|token|credential|pin\b", re.IGNORECASE)
-# Headers whose values let their bearer in: the standard's own, and what APIs call theirs.
+# Headers with credentials: the standard ones, and common names of APIs.
 _SECRET_HEADER = lazy_pattern(
     r"^(proxy-)?authorization$|^cookie2?$|api-?key|(^|-)key$|token|secret|passw|credential"
     r"|authoriz|(^|-)auth(-|$)|session",
@@ -89,7 +89,7 @@ def _check_proxies(fetch: Fetch) -> None:
                 "socks5://${USER}:${PASSWORD}@host:port"
             )
         if "${" in proxy.partition("://")[2].rpartition("@")[2]:
-            # It would be looked up: DNS would carry the secret to whom the rest of the name is.
+            # A look-up of the host would send the secret to the DNS servers of the domain.
             raise JobError(
                 "fetch.proxies: a secret can be a proxy's user or password, not its host"
             )
@@ -116,7 +116,7 @@ def _check_login(login: Login) -> None:
             raise _written_out(f"login.fields.{name}")
     if login.success:
         compile_pattern(login.success, "login.success")
-    # Whatever a form calls its password: a login without a secret is none.
+    # The name of the password field can be anything, but a login must use a secret.
     if not any(_REFERENCE.search(value) for value in login.fields.values()):
         raise _written_out("login.fields (no value is a ${NAME})")
 

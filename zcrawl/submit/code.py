@@ -1,8 +1,8 @@
-"""Judges what a job says of a spider and of plugins, and who may bring code of their own.
+"""Check the spider and the plugins of a job, and whether the job may contain code.
 
 Called by `validate` and, for the right, by the leader for each submission. Pure. A spider in a
-file travels with its job, so a cluster takes it only if its masters say `allow_code`: whoever may
-submit could otherwise run anything on every worker. A spider in a package that is installed on
+file is sent with its job, so a cluster accepts it only if its masters have `allow_code`. Otherwise
+anyone who can submit could run any code on every worker. A spider in a package that is installed on
 the workers needs no such right.
 """
 
@@ -30,17 +30,17 @@ PLUGIN_NAME: Final = lazy_pattern(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 def is_file(spider: str) -> bool:
-    """Whether a spider is in a file, rather than in an installed package."""
+    """Return whether a spider is in a file, and not in an installed package."""
     return _FILE.fullmatch(spider) is not None
 
 
 def begins_by_itself(spec: JobSpec, seeds: Sequence[object]) -> bool:
-    """Whether a run has something to do besides its seeds: a spider's `start`, or its one task."""
+    """Return whether a run has work without seeds: a spider's `start`, or its one task."""
     return bool(spec.spider) or (spec.kind != CRAWL and not seeds)
 
 
 def code_of(source: bytes, where: str) -> SpiderCode:
-    """A spider's file as it travels with its job."""
+    """Return the spider's file in the form that is sent with its job."""
     try:
         text = source.decode()
         compile(text, where, "exec")
@@ -99,7 +99,7 @@ def check_code(spec: JobSpec) -> None:
 
 
 def check_engine(name: str, names: tuple[str, ...]) -> None:
-    """An engine of zcrawl's own, or the name of a plugin, which only the workers have to know."""
+    """Check the engine: one of zcrawl, or a plugin, which only the workers must have."""
     if name in names:
         return
     near = near_names(name.lower(), names, cutoff=0.7)
@@ -112,7 +112,7 @@ def check_engine(name: str, names: tuple[str, ...]) -> None:
 
 
 def check_kind(spec: JobSpec, later: tuple[str, ...]) -> None:
-    """A crawl, or the name of a plugin that executes the job, which only the workers know."""
+    """Check the kind: a crawl, or the name of a plugin that only the workers must have."""
     kind = spec.kind
     if kind == CRAWL:
         return
@@ -140,8 +140,7 @@ def check_kind(spec: JobSpec, later: tuple[str, ...]) -> None:
 
 
 def _check_options(spec: JobSpec) -> None:
-    """Options of a plugin that the job does not use are a typing error, or a wrong idea of what
-    has options."""
+    """Refuse options of a plugin that the job does not use, because the name is probably wrong."""
     stores = (
         target.removeprefix("plugin:") for target in spec.output.to if target.startswith("plugin:")
     )
@@ -173,10 +172,10 @@ def _check_size(key: str, value: object) -> None:
 
 
 def with_code_right(spec: JobSpec, master_allows: bool) -> None:
-    """RefusedError if the job brings code and this master does not take it."""
+    """Raise RefusedError if the job contains code and this master does not accept code."""
     if spec.code is not None and not master_allows:
         raise RefusedError(
-            "this cluster does not let jobs bring code. Install the spider on the workers as a "
+            "this cluster does not accept code in jobs. Install the spider on the workers as a "
             "package and write spider = 'package.module:Name', or set cluster.allow_code = true in "
             "the configuration of the masters",
             code=CODE_NOT_ALLOWED,

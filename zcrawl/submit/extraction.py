@@ -2,8 +2,8 @@
 
 Called by `validate`, before and after the whole job is read. Pure. The short forms that a job file
 allows (`title = "h1"`, one `[extract]` table, `follow = ["a.next"]`) become the long ones here, so
-that nobody behind this module has to know them. docs/extraction.md explains each key; patterns and
-paths are judged here too, selectors in `parse.extract.plan`, because the leader has no HTML parser.
+that other modules need only know the long ones. docs/extraction.md explains each key. Patterns and
+paths are checked here, selectors in `parse.extract.plan`, because the leader has no HTML parser.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ MAX_PROGRAM: Final = 50_000  # instructions of all patterns of a job together
 MAX_NAME: Final = 60
 _CHOICES: Final = {"type": get_args(FieldType), "page": get_args(PageFact)}
 _PATHS: Final = ("json", "jsonld", "microdata")  # JMESPath
-ADDED: Final = ("url", "duplicate_of")  # to every item, without a field of that name
+ADDED: Final = ("url", "duplicate_of")  # added to every item that has no field of that name
 SOURCES: Final = ("css", "json", "jsonld", "opengraph", "microdata", "page", "main")
 
 
 _BELOW_FIELDS: Final = "; fields of an item are written below [extract.fields]"
-# What other tools call a key of a field, a rule or a block.
+# Names that other tools use for a key of a field, a rule or a block.
 _FOREIGN: Final = {
     "selector": "css",
     "path": "json",
@@ -57,7 +57,7 @@ _SHORT: Final = {"match": "url", "item": "css"}
 
 
 def expand(data: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The job's table with every short form written out and every key of `extract` known."""
+    """Return the job's table with short forms expanded; refuse unknown keys of `extract`."""
     given = data.get("extract")
     if given is None:
         return dict(data)
@@ -142,7 +142,7 @@ def _known(table: Mapping[str, Any], schema: type[msgspec.Struct], path: str, so
 
 
 def _one_of(value: Any, choices: tuple[str, ...], path: str, source: str) -> None:
-    """Other types than text are told by the types themselves."""
+    """Check a text against its choices. A value of another type is refused elsewhere."""
     if isinstance(value, str) and value not in choices:
         close = near_names(value.lower(), choices, cutoff=0.5)
         meant = f"did you mean {close[0]!r}?" if close else f"use one of {_list([*choices])}"
@@ -157,7 +157,7 @@ def _list(names: list[str]) -> str:
 
 
 def check_blocks(blocks: tuple[Block, ...]) -> None:
-    """Raise JobError for blocks whose values have the right types and still contradict."""
+    """Raise JobError for blocks whose values contradict each other."""
     names = [block.name for block in blocks if block.name]
     for number, block in enumerate(blocks, 1):
         path = block_path(number, len(blocks))
@@ -182,10 +182,10 @@ _OF_FIELD: Final = "the object has no field {!r}; it has"
 
 
 def check_schema_fields(blocks: tuple[Block, ...], schema: Mapping[str, Any]) -> None:
-    """Raise JobError for a field of a schema that no block fills: each item would break it, or the
-    rule would never be used. `schema` is that of the job, for blocks without one of their own.
+    """Raise JobError for a field of a schema that no block fills. Otherwise each item would break
+    the rule, or it would never be used. `schema` is that of the job, for blocks without their own.
 
-    Called by clients only: a stored job that an older client let through goes on."""
+    Called by clients only, so that jobs stored by an older client still run."""
     by_job: dict[str, Mapping[str, Any]] = {}
     for number, block in enumerate(blocks, 1):
         path = block_path(number, len(blocks))
@@ -198,7 +198,7 @@ def check_schema_fields(blocks: tuple[Block, ...], schema: Mapping[str, Any]) ->
 
 
 def _filled(block: Block) -> dict[str, Mapping[str, Any]]:
-    """The fields of a block's items, each with the fields inside of it."""
+    """Return the fields of a block's items, each with its inner fields."""
     fields: dict[str, Mapping[str, Any]] = {name: {} for name in (*block.structured, *ADDED)}
     return fields | _inner(block.fields)
 
@@ -210,10 +210,10 @@ def _inner(fields: Mapping[str, Field]) -> dict[str, Mapping[str, Any]]:
 def _check_schema(
     schema: Mapping[str, Any], path: str, fields: Mapping[str, Mapping[str, Any]], holder: str
 ) -> None:
-    """Fields whose inner ones are unknown (JSON, structured data) may hold anything."""
+    """Check a schema against the fields. Fields from JSON or structured data may hold anything."""
     properties, required = schema.get("properties", {}), schema.get("required", ())
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
-        return  # `parse.extract.item_schema` says what is wrong with it
+        return  # `parse.extract.item_schema` reports the error
     for name in (*required, *properties):
         if name in fields:
             continue
@@ -313,7 +313,7 @@ def check_length(text: str, path: str) -> None:
 
 
 def walk(fields: Mapping[str, Field], path: str) -> Iterator[tuple[str, Field]]:
-    """Every field with its path, those inside of others after the one that holds them."""
+    """Yield every field with its path; inner fields come after the field that contains them."""
     for name, field in fields.items():
         yield f"{path}.{name}", field
         yield from walk(field.fields, f"{path}.{name}.fields")

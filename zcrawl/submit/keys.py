@@ -1,5 +1,5 @@
-"""Checks the keys of a TOML document against typed sections: which are known, which come in a
-later version, and which known one is nearest to a key that is not.
+"""Check the keys of a TOML document against typed sections, and suggest the most similar key for
+an unknown one.
 
 Called by `validate` for job files and by `config` for config files. Pure.
 """
@@ -18,7 +18,7 @@ from zcrawl.text.spelling import near_names
 
 
 def known_keys(schema: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] | None]:
-    """The keys of a section, each with the section behind it, or None for a plain value."""
+    """Return the keys of a section, each with its own section, or None for a plain value."""
     return {
         field.encode_name: field.type
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
@@ -28,7 +28,7 @@ def known_keys(schema: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] |
 
 
 def dotted_keys(schema: type[msgspec.Struct], prefix: str = "") -> list[str]:
-    """Every key that holds a value, written as `section.key`."""
+    """Return every key that has a value, written as `section.key`."""
     keys: list[str] = []
     for key, section in known_keys(schema).items():
         if section is None:
@@ -41,7 +41,7 @@ def dotted_keys(schema: type[msgspec.Struct], prefix: str = "") -> list[str]:
 def unknown_keys(
     data: Mapping[str, Any], schema: type[msgspec.Struct], prefix: str = ""
 ) -> list[str]:
-    """The keys of `data` that `schema` does not have, in the order of the document."""
+    """Return the keys of `data` that `schema` does not have, in the order of the document."""
     schema_keys = known_keys(schema)
     extra_keys: list[str] = []
     for key, value in data.items():
@@ -55,9 +55,9 @@ def unknown_keys(
 
 
 def nearest(key: str, schema: type[msgspec.Struct], later: Iterable[str] = ()) -> str | None:
-    """The known key, from any section, that `key` was most likely meant to be."""
+    """Return the key of any section that is most similar to `key`."""
     full = dotted_keys(schema)
-    section = key.rpartition(".")[0]  # is no answer: the key is in it already
+    section = key.rpartition(".")[0]  # never suggested, because the key is already in it
     candidates = [*full, *(name for name in known_keys(schema) if name != section), *later]
     close = near_names(key, candidates)
     if close:
@@ -110,7 +110,7 @@ _TOML_ADVICE = {
 
 
 def word_for(value: object) -> str:
-    """What a person calls a value of this type."""
+    """Return the name of a value's type for people."""
     return _word(_KINDS.get(type(value), type(value).__name__))
 
 
@@ -119,7 +119,7 @@ def _word(kind: str) -> str:
 
 
 def toml_error(error: Exception, text: str) -> str:
-    """`line 4: not valid TOML: Invalid value: robots = no (texts need quotes …)`."""
+    """Return `line 4: not valid TOML: Invalid value: robots = no (texts need quotes …)`."""
     said = str(error)
     advice = next((hint for start, hint in _TOML_ADVICE.items() if said.startswith(start)), "")
     place = _TOML_PLACE.search(said)
@@ -133,9 +133,9 @@ def toml_error(error: Exception, text: str) -> str:
 
 
 def type_error(error: msgspec.ValidationError, data: Mapping[str, Any]) -> str:
-    """`scope.max_depth: a whole number is needed, not text in quotes`, from msgspec's words.
+    """Return msgspec's error in plain words: `scope.max_depth: a whole number is needed, …`.
 
-    `data` is what was converted: msgspec does not say which key of a table it means."""
+    `data` is the converted value, because msgspec does not name the key of a table."""
     match = _AT.match(str(error))
     assert match is not None  # the expression matches every text
     expected = _EXPECTED.fullmatch(match["what"])
@@ -167,12 +167,12 @@ def type_error(error: msgspec.ValidationError, data: Mapping[str, Any]) -> str:
 
 
 def _steps(path: str) -> list[str]:
-    """`extract[0].fields[...].css` as its steps: extract, 0, fields, ..., css."""
+    """Split `extract[0].fields[...].css` into its steps: extract, 0, fields, ..., css."""
     return [step for step in re.split(r"[.\[\]]+", path.replace("[...]", "[*]")) if step]
 
 
 def _place(steps: list[str], data: Any, given: str, path: str = "") -> str | None:
-    """Where in `data` a value of the wrong type is, as people write it; None: not this way."""
+    """Return the path of the value of the wrong type in `data`; None: not on this path."""
     if not steps:
         return path if not given or _KINDS.get(type(data)) in (given, None) else None
     step, rest = steps[0], steps[1:]
@@ -183,7 +183,7 @@ def _place(steps: list[str], data: Any, given: str, path: str = "") -> str | Non
     if step.isdigit() and isinstance(data, list | tuple):
         number = int(step)
         value = data[number] if number < len(data) else None
-        if path == "extract":  # blocks are counted as everywhere: none, if there is one
+        if path == "extract":  # as in other messages: no number if there is only one block
             return _place(rest, value, given, path if len(data) == 1 else f"{path}[{number + 1}]")
         return _place(rest, value, given, f"{path}, entry {number + 1}")
     value = data.get(step) if isinstance(data, Mapping) else None

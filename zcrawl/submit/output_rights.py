@@ -1,9 +1,8 @@
-"""Decides which files and objects the outputs of a job may be written to.
+"""Decide which files and objects the outputs of a job may use.
 
-Called by the leader for each submission (`settle`), and by whoever writes before anything is opened
-(`locate`): a run that is in the database may have been submitted to a master with other rights.
-Pure; that no symbolic link leads out is seen to where the file is opened
-(`outputs.files.folder`). The rule:
+Called by the leader for each submission (`settle`), and by writers before they open anything
+(`locate`), because a stored run may have been submitted to a master with other rights. Pure;
+symbolic links are checked where the file is opened (`outputs.files.folder`). The rule:
 
 - A master of a cluster writes inside the `outputs` folder of its data folder, and below the
   prefixes that its configuration names (`outputs.allow`). Anything else is refused
@@ -34,23 +33,26 @@ OUTPUTS: Final = ""  # the prefix that stands for the outputs folder itself
 
 
 class Located(msgspec.Struct, frozen=True):
-    """Where an output lies: the folder that it must not leave, and the way from there."""
+    """The place of an output: the folder that it must not leave, and the path below it."""
 
     folder: str  # a prefix of the configuration; OUTPUTS: the outputs folder
     parts: tuple[str, ...]  # folders and the file's name
 
 
 class OutputRights:
-    """`allow` has the prefixes of the configuration; `owner`: the machine's own user submits."""
+    """The rights of jobs to write outputs.
+
+    `allow` has the prefixes of the configuration; `owner`: the machine's own user submits.
+    """
 
     def __init__(self, allow: tuple[str, ...] = (), *, owner: bool = False) -> None:
         self.owner = owner
         self._prefixes = tuple(prefix_of(text) for text in allow)
 
     def settle(self, spec: JobSpec, given: Any) -> tuple[str, str] | None:
-        """The output that a request named beside its job, judged, and the job's own with it.
+        """Check the outputs of a job and the one that the request names; return the latter.
 
-        RefusedError: a path that is not allowed, or no (path, format).
+        RefusedError: a path that is not allowed, or not a pair (path, format).
         """
         for path, form in targets(spec.output, file_stem(spec.name)):
             if form != PLUGIN:
@@ -63,7 +65,7 @@ class OutputRights:
         return path, form
 
     def locate(self, path: str) -> Located | None:
-        """Where a local path lies; None: anywhere, as the machine's own user wants it."""
+        """Return the place of a local path; None: anywhere, for the machine's own user."""
         if self.owner:
             return None
         place, prefix = self._judge(path)
@@ -72,7 +74,7 @@ class OutputRights:
         return Located(str(prefix), place.parts[len(prefix.parts) :])
 
     def check_remote(self, url: str) -> None:
-        """RefusedError if nothing may be written to this URL."""
+        """Raise RefusedError if this URL may not be written."""
         if not self.owner:
             self._judge(url)
 
@@ -81,7 +83,7 @@ class OutputRights:
             self._judge(path)
 
     def _judge(self, path: str) -> tuple[OutputName, OutputName | None]:
-        """The place and the prefix that it lies below; none: inside the outputs folder."""
+        """Return the place and the prefix above it; None: inside the outputs folder."""
         try:
             place = place_of(path)
         except ValueError as error:
@@ -95,7 +97,7 @@ class OutputRights:
 
 
 def _pair(given: Any) -> tuple[str, str]:
-    """(path, format), where the path's name asks for that format."""
+    """Return (path, format), where the ending of the path fits the format."""
     match given:
         case [str() as path, str() as form]:
             plugin = path.removeprefix(f"{PLUGIN}:") if form == PLUGIN else ""

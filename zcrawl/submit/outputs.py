@@ -1,4 +1,4 @@
-"""Where a job's items go: what an entry of `output.to` means, and how parts of it are called.
+"""The outputs of a job: the meaning of entries of `output.to`, and the names of their parts.
 
 Called by `validate`, by the store when a run begins, by the output files and by the CLI. Pure.
 """
@@ -15,7 +15,7 @@ from zcrawl.model.spec import JobSpec, OutputSpec
 from zcrawl.submit.code import PLUGIN_NAME
 from zcrawl.text.patterns import lazy_pattern
 
-SQL: Final = "sql"  # the database: always, because all others derive from it
+SQL: Final = "sql"  # the database, always used, because all other outputs derive from it
 PLUGIN: Final = "plugin"  # a store that a package adds, on the masters: plugin:NAME
 REMOTE: Final = ("s3://",)
 _PLACEHOLDER = lazy_pattern(r"\{(\w*)\}")
@@ -30,7 +30,7 @@ def is_remote(path: str) -> bool:
 def refuse_login(place: str) -> None:
     """Raise JobError for a remote place with a password in it: places are stored and shown.
 
-    No bucket has a colon in its name: what has one is a password that may go on behind a slash."""
+    A bucket's name has no colon, so a colon means a password, which may contain a slash."""
     scheme, remote, rest = place.partition("://")
     bucket = rest.partition("/")[0]
     if remote and ("@" in bucket or ":" in bucket):
@@ -95,7 +95,7 @@ def check_outputs(output: OutputSpec) -> None:
 
 
 def targets(output: OutputSpec, stem: str) -> list[tuple[str, str]]:
-    """(path, format) of each file; `{run}` is left for who knows the number."""
+    """Return (path, format) of each file; `{run}` stays, because the number is not known here."""
     files = []
     for entry in output.to:
         if entry == SQL:
@@ -112,13 +112,13 @@ def targets(output: OutputSpec, stem: str) -> list[tuple[str, str]]:
 
 
 def wants_capture(spec: JobSpec) -> bool:
-    """Whether exchanges are kept for archives."""
+    """Return whether requests and responses are stored for archives."""
     archives = (is_capture(entry) or is_capture(format_of(entry)) for entry in spec.output.to)
     return spec.output.capture or any(archives)
 
 
 def part_path(path: str, part: int, rotates: bool) -> str:
-    """The name of one part. The same part always has the same name, so a repeat replaces it."""
+    """Return the name of a part. It is always the same, so a repeat replaces the part."""
     number = f"{part:05}"
     if "{part}" in path:
         return path.replace("{part}", number)
@@ -128,7 +128,7 @@ def part_path(path: str, part: int, rotates: bool) -> str:
 
 
 def beside_path(path: str, run: int, epoch: int) -> str:
-    """The name of a part whose own name has a file that somebody changed."""
+    """Return another name for a part whose file was changed by a person."""
     return _before_ending(path, f".run-{run}-{epoch}")
 
 
@@ -142,7 +142,7 @@ def _before_ending(path: str, text: str) -> str:
 
 
 def key_of(url: str) -> tuple[str, str]:
-    """The bucket's URL and the key within it, of `s3://bucket/a/b`."""
+    """Return the bucket's URL and the key of `s3://bucket/a/b`."""
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     return f"{scheme}://{bucket}", str(PurePosixPath(key)) if key else ""

@@ -1,8 +1,8 @@
-"""Decides whether a path or an S3 URL lies below a prefix that an operator named.
+"""Decide whether a path or an S3 URL is below a prefix that an operator named.
 
-Used by `output_rights` (what masters write) and `fetch.keyring` (what workers read). Pure: it
-compares names, segment by segment, and looks at no file. A name that could mean different things to
-different readers is not split at all but refused: a way up (`..`), an escape or an empty segment in
+Used by `output_rights` (files that masters write) and `fetch.keyring` (files that workers read).
+Pure: it compares names, segment by segment, and reads no file. A name that can be read in different
+ways is refused: a way up (`..`), an escape or an empty segment in
 an S3 key, a home folder, a control character. So `s3://bucket/mine-evil/x` and
 `s3://bucket/mine/../x` do not lie below `s3://bucket/mine`.
 """
@@ -17,7 +17,7 @@ import msgspec
 from zcrawl.text.patterns import lazy_pattern
 
 S3: Final = "s3://"
-MOST_BYTES: Final = 1_900  # of a name; the database keeps 2,000, and parts have a number more
+MOST_BYTES: Final = 1_900  # of a name; the database has 2,000, and names of parts are longer
 _BUCKET: Final = lazy_pattern(r"[a-z0-9][a-z0-9.-]{1,62}")
 _CONTROL: Final = lazy_pattern(r"[\x00-\x1f\x7f]")
 _UNCLEAR_IN_KEY: Final = lazy_pattern(r"[%\\?#*]")
@@ -35,7 +35,7 @@ class OutputName(msgspec.Struct, frozen=True):
 
 
 def place_of(name: str) -> OutputName:
-    """The parts of a path or URL; ValueError, with the reason, for one that is not plain."""
+    """Split a path or URL into its parts; ValueError with the reason if it is not allowed."""
     if not name:
         raise ValueError("it is empty")
     if len(name.encode("utf-8", "surrogateescape")) > MOST_BYTES:
@@ -67,8 +67,8 @@ def _remote(url: str) -> OutputName:
 
 
 def prefix_of(text: str) -> OutputName:
-    """A prefix as an operator writes it: an absolute folder, or `s3://bucket/prefix`. ValueError
-    for anything else, and for `/`, which would be everything."""
+    """Parse a prefix of the configuration: an absolute folder, or `s3://bucket/prefix`. ValueError
+    for anything else, and for `/`, which would allow everything."""
     place = place_of(text)
     if not place.root:
         raise ValueError("write an absolute folder (/srv/crawls/) or s3://bucket/prefix/")
@@ -78,7 +78,7 @@ def prefix_of(text: str) -> OutputName:
 
 
 def prefix_above(place: OutputName, prefixes: Iterable[OutputName]) -> OutputName | None:
-    """The first prefix that `place` lies below; a prefix does not lie below itself."""
+    """Return the first prefix that `place` is below; a prefix is not below itself."""
     for prefix in prefixes:
         count = len(prefix.parts)
         if (

@@ -1,15 +1,15 @@
-"""Decides who may point a crawl at addresses that are not on the public internet.
+"""Decide who may crawl addresses that are not on the public internet.
 
 Called by the leader for each submission and for each run that it works on. Pure. The rule:
 
-- Whoever submits to a master of their own (`crawl`, `up`: a data folder on this machine) may say
-  `fetch.allow_private` and `fetch.private_hosts`. What was typed there opens what its names meant
-  when they were submitted: `opened`, found by `roles.vouching`.
-- A master of a cluster is reached by people who could not reach its network otherwise. It takes
-  such a job only if its own configuration says so. What was typed opens nothing there: the desk
-  hands no `opened` over.
-- What is stored was taken by a master that may have had another configuration: a leader that does
-  not give the right gives it to no run (`without_private`).
+- Users of their own master (`crawl`, `up`: a data folder on this machine) may use
+  `fetch.allow_private` and `fetch.private_hosts`. Typed URLs open the addresses that their names
+  had when they were submitted: `opened`, found by `roles.vouching`.
+- People who cannot reach the network of a cluster can still reach its masters. So a master accepts
+  such a job only if its own configuration allows it. Typed URLs open nothing there: the desk passes
+  no `opened`.
+- A stored job may have been accepted by a master with another configuration. A leader without the
+  right removes it from every run (`without_private`).
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from zcrawl.model.spec import JobSpec
 
 
 def with_right(spec: JobSpec, opened: Iterable[str], master_allows: bool) -> JobSpec:
-    """The spec as it may run; `opened` are the entries of `private_hosts` that typed URLs stand
-    for.
+    """Return the spec as it may run; `opened` are the `private_hosts` entries of typed URLs.
 
-    RefusedError if it asks for what this master does not give.
+    RefusedError if the job wants private addresses and this master does not allow them.
     """
     fetch = spec.fetch
     if not master_allows:
         if fetch.allow_private or fetch.private_hosts:
             option = "allow_private" if fetch.allow_private else "private_hosts"
             raise RefusedError(
-                f"fetch.{option}: this cluster does not let jobs reach private addresses; "
+                f"fetch.{option}: this cluster does not allow private addresses for jobs; "
                 "it needs cluster.allow_private = true in the configuration of its masters",
                 code=PRIVATE_NOT_ALLOWED,
             )
         return spec
-    # A proxy is mostly on the operator's own network; whoever may name one may reach it.
+    # A proxy is usually on the operator's own network, so who may name it may reach it.
     proxies = [_proxy_host(proxy) for proxy in fetch.proxies]
     hosts = [*fetch.private_hosts, *opened, *proxies]
     if not hosts:
@@ -53,7 +52,7 @@ def with_right(spec: JobSpec, opened: Iterable[str], master_allows: bool) -> Job
 
 
 def opened_by(args: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the typed URLs of a submission open: put there by this process (`roles.vouching`)."""
+    """Return the entries that typed URLs open; this process has added them (`roles.vouching`)."""
     opened = args.get("opened") or ()
     if not isinstance(opened, list | tuple) or not all(isinstance(text, str) for text in opened):
         raise RefusedError("submit: opened must be a list of texts", code=BAD_REQUEST)
@@ -63,7 +62,7 @@ def opened_by(args: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def without_private(spec: JobSpec) -> JobSpec:
-    """The spec as a run of it is given to workers by a leader that does not give the right."""
+    """Return the spec without private addresses, for a leader that does not allow them."""
     fetch = spec.fetch
     if not (fetch.allow_private or fetch.private_hosts):
         return spec
@@ -77,8 +76,8 @@ def _proxy_host(proxy: str) -> str:
 
 
 def check_private_host(entry: str) -> None:
-    """Raise JobError for an entry that the guard would never find: it compares `name:port`, and
-    the address with the network behind `=`, if there is one."""
+    """Raise JobError for an entry that can never match: the guard compares `name:port`, and the
+    address with the network after `=`, if there is one."""
     netloc, bound, network = entry.partition("=")
     try:
         good = netloc_of(canonicalize(f"http://{netloc}/")) == netloc.lower()

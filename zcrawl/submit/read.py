@@ -1,11 +1,10 @@
-"""Reads job files: TOML text in, a validated spec out; and the spec's stored form, JSON.
+"""Read job files from TOML into checked specs, and convert specs to their stored form, JSON.
 
 Called by the CLI, which reads the file, and by the leader, which stores specs. Pure.
 docs/job-file.md explains each key.
 
 It also makes the JSON Schemas of job files and config files (`zcrawl config schema`), for editors
-and for other programs' checks. The types have the long forms only; the short forms that a job file
-may use are added here.
+and other programs. The types have only the long forms; the short forms of job files are added here.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ __all__ = ["default_name", "file_stem", "from_json", "parse_job", "spec_from_dic
 
 
 def parse_job(text: str, source: str) -> JobSpec:
-    """The spec in a job file. `source` is its name, for messages."""
+    """Return the spec of a job file. `source` is its name, for messages."""
     return spec_from_dict(parse_table(text, source), source)
 
 
 def parse_table(text: str, source: str) -> dict[str, Any]:
-    """The file's keys and values before they are judged, so that flags can be laid over them."""
+    """Return the keys and values of the file unchecked, so that flags can replace values."""
     import tomllib  # 5 ms of a start without such a file
 
     try:
@@ -44,7 +43,7 @@ def parse_table(text: str, source: str) -> dict[str, Any]:
 
 
 def overlay(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`table` with values replaced: `changes` has dotted keys, e.g. {"scope.max_depth": 2}."""
+    """Return `table` with values replaced: `changes` has dotted keys, e.g. "scope.max_depth"."""
     result = dict(table)
     for key, value in changes.items():
         section, _, name = key.rpartition(".")
@@ -59,18 +58,18 @@ def overlay(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def to_dict(spec: JobSpec) -> dict[str, Any]:
-    """The spec as plain values, as a submission carries it."""
+    """Return the spec as plain values, for a submission."""
     plain: dict[str, Any] = msgspec.to_builtins(spec)
     return plain
 
 
 def to_json(spec: JobSpec) -> bytes:
-    """The stored form. Keys are in the order of the spec, so equal specs are equal bytes."""
+    """Return the stored form. Keys have the order of the spec, so equal specs are equal bytes."""
     return msgspec.json.encode(spec)
 
 
 def from_json(data: bytes) -> JobSpec:
-    """The spec of a stored form. Not judged again: an older version may have allowed more."""
+    """Return the spec of a stored form, unchecked: an older version may have allowed more."""
     try:
         return msgspec.json.decode(data, type=JobSpec)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -78,9 +77,9 @@ def from_json(data: bytes) -> JobSpec:
 
 
 def default_name(seeds: Iterable[str]) -> str:
-    """The name of a job that was given none: its seeds' host, `docs.python.org`.
+    """Return a name for a job without one: the host of its seeds, `docs.python.org`.
 
-    With seeds on several hosts the first one's, and `-and-others`.
+    With seeds on several hosts: the first host, and `-and-others`.
     """
     hosts = list(dict.fromkeys(origin_of(canonicalize(seed)).partition("//")[2] for seed in seeds))
     if not hosts:
@@ -90,7 +89,7 @@ def default_name(seeds: Iterable[str]) -> str:
 
 
 def file_stem(name: str) -> str:
-    """A job's name as a part of a file's name, on every system and without surprises."""
+    """Return a job's name with only characters that are allowed in file names everywhere."""
     stem = re.sub(r"[^\w.-]+", "_", name).strip("._") or "job"
     return stem.encode()[:100].decode(errors="ignore")
 
@@ -118,7 +117,7 @@ def job_schema() -> dict[str, Any]:
 
 
 def of_type(schema: type[msgspec.Struct], title: str) -> dict[str, Any]:
-    """Unknown keys are refused, as they are when a file is read."""
+    """Return the JSON Schema of a type. Unknown keys are refused, as when a file is read."""
     json_schema: dict[str, Any] = {
         "$schema": DIALECT,
         "title": title,

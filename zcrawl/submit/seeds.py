@@ -1,10 +1,9 @@
-"""Turns lines into seeds, in chunks, so that five million of them need no more memory than a
-thousand.
+"""Turn lines into seeds, in chunks, so that five million need no more memory than a thousand.
 
 Called by the CLI for arguments, `--seeds FILE` and stdin. Pure: it takes an iterator of lines.
-The rule for lines that are no URL: within the first chunk the first of them ends everything
-before a job exists; later ones are left out, counted, and told at the end, because by then the
-crawl may be hours old.
+The rule for lines that are not URLs: in the first chunk such a line is an error, before a job
+exists. Later such lines are left out, counted and reported at the end, because the crawl may have
+run for hours by then.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _HOST = lazy_pattern(r"^[\w.-]+(?::[0-9]+)?(?:[/?#].*)?$")
 
 
 def check_seed(text: str) -> str:
-    """`text` if it is a URL without a password; else BadUrl, with the likely remedy."""
+    """Return `text` if it is a URL without a password; else raise BadUrl with advice."""
     shown = quoted(text, _SHOWN)
     if _PATH.match(text):
         raise BadUrl(
@@ -86,25 +85,25 @@ def check_seed(text: str) -> str:
 
 
 def file_advice(name: str) -> str:
-    """What to do with a file that was given where a URL or a job file belongs; empty: it is none,
-    or no kind of file that zcrawl knows."""
+    """Return advice about a file that was given instead of a URL or a job file; empty if it is not
+    a file of a known kind."""
     plain = "/" not in name.removeprefix("./") and ":" not in name
     dot = name.rfind(".")
     return _FILE_ADVICE.get(name[dot:].lower(), "") if plain and dot > 0 else ""
 
 
 def _port_follows(text: str) -> bool:
-    """`localhost:8000/` reads as a scheme named localhost; nobody means that."""
+    """Return whether a port follows: `localhost:8000/` is a host, not a scheme `localhost`."""
     return bool(re.match(r"^[\w.-]+:[0-9]+(?:[/?#]|$)", text))
 
 
 class SeedLines:
-    """Chunks of at most CHUNK seeds from lines. Blank lines and `#` comments are no seeds."""
+    """Make chunks of at most CHUNK seeds from lines. Blank lines and `#` comments are ignored."""
 
     def __init__(
         self, lines: Iterable[str], source: str, clean: Callable[[str], str] = lambda text: text
     ) -> None:
-        """`clean` takes logins out of URLs (`url_logins`)."""
+        """Read from `lines`; `clean` takes logins out of URLs (`url_logins`)."""
         self._clean = clean
         self.seeds = 0
         self.bad = 0
@@ -114,7 +113,7 @@ class SeedLines:
         self._strict = True  # until the first chunk is complete
 
     def chunks(self, before: Sequence[str] = ()) -> Iterator[list[str]]:
-        """`before` are seeds that were judged elsewhere; they come first."""
+        """Yield chunks; the seeds in `before` are already checked and come first."""
         chunk: list[str] = list(before)
         while len(chunk) >= CHUNK:
             yield chunk[:CHUNK]
@@ -145,7 +144,7 @@ class SeedLines:
         self.first_bad = self.first_bad or where
 
     def complaint(self) -> str | None:
-        """What is to be told at the end, if anything."""
+        """Return the report about bad lines for the end of the crawl, or None."""
         if not self.bad:
             return None
         total = self.seeds + self.bad

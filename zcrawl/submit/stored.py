@@ -1,9 +1,8 @@
-"""Judge a job spec that was stored: may this version, and this master, run it?
+"""Check whether this version and this master may run a stored job.
 
-Called by the leader for each run that it loads and whenever a run begins again. Pure. What is
-stored was accepted by a master of another version or with another configuration, so it is judged
-like a new one: the leader runs nothing that it would refuse. Nothing here stops a leader from
-loading the rest.
+Called by the leader for each run that it loads and whenever a run begins again. Pure. A stored job
+may have been accepted by a master with another version or configuration, so it is checked like a
+new one. A refused job does not stop a leader from loading the others.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ MAX_REASON: Final = 250  # characters; the column of a run's reason has 255
 
 
 def read_stored(data: bytes) -> JobSpec:
-    """The spec, or JobError `bad_expression` or `bad_spec`. Its seeds were admitted long ago: they
-    are not judged again, there may be a million."""
+    """Return the spec; JobError `bad_expression` or `bad_spec` if it is refused. Its seeds are not
+    checked again: they were admitted long ago, and there may be a million."""
     try:
         spec = msgspec.json.decode(data, type=JobSpec)
         check(spec, seeds=False)
@@ -37,19 +36,19 @@ def read_stored(data: bytes) -> JobSpec:
 
 
 def check_right(data: bytes, allow_code: bool) -> JobSpec:
-    """The stored spec; JobError or RefusedError if a run of it may not begin."""
+    """Return the stored spec; JobError or RefusedError if a run of it may not begin."""
     spec = read_stored(data)
     with_code_right(spec, allow_code)
     return spec
 
 
 def refusal_of(error: JobError) -> str:
-    """The reason of a run that ends because its spec is refused."""
+    """Return the reason of a run that ends because its spec is refused."""
     return with_detail(error.code, str(error))[:MAX_REASON]
 
 
 def readable(data: bytes) -> JobSpec:
-    """What can be read of a spec, for those who only show or write what a run has."""
+    """Return the readable part of a spec, for code that only shows or exports a run."""
     try:
         return msgspec.json.decode(data, type=JobSpec)
     except UNREADABLE:

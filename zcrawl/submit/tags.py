@@ -1,7 +1,7 @@
-"""Tags: words that a job is found, counted and steered by, together with others that have them.
+"""Tags: words that group jobs, to list, count and change them together.
 
-Called by `validate` (which words are tags), by the commands (`--tag` adds to the file's) and by
-whoever shows a job. Pure.
+Called by `validate` (which words are tags), by the commands (`--tag` adds to the tags of the file)
+and by views of jobs. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from zcrawl.text.patterns import lazy_pattern
 
 MOST_TAGS: Final = 16  # of one job
 MOST_CHARACTERS: Final = 32  # of one tag
-NO_TAG: Final = "(no tag)"  # jobs that have none; no tag can be called so
-# Letters that every keyboard and every terminal has, and no beginning that looks like a flag.
+NO_TAG: Final = "(no tag)"  # the group of jobs without tags; it is not a valid tag itself
+# ASCII characters, so that all keyboards have them; a tag must not begin like a flag.
 _TAG = lazy_pattern(r"[a-z0-9][a-z0-9._-]*")
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Raise JobError for what is no list of tags."""
+    """Raise JobError if this is not a valid list of tags."""
     if len(tags) > MOST_TAGS:
         raise JobError(f"tags has {len(tags)} entries; at most {MOST_TAGS} are allowed")
     for number, tag in enumerate(tags, 1):
@@ -40,23 +40,23 @@ def check_tags(tags: Sequence[str]) -> None:
 
 
 def with_added(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`changes` whose tags come after those of the job file instead of replacing them."""
+    """Return `changes` with its tags added to those of the job file instead of replacing them."""
     own, more = table.get("tags", []), changes.get("tags", ())
     result = {key: value for key, value in changes.items() if key != "tags"}
-    if more and isinstance(own, list):  # else the file's mistake is told
-        # One that is given twice, or that the file has too, is the same wish.
+    if more and isinstance(own, list):  # otherwise the check of the file reports the mistake
+        # A tag that is given twice, or that the file has too, is added once.
         result["tags"] = [*own, *(tag for tag in dict.fromkeys(more) if tag not in own)]
     return result
 
 
 class _Tagged(msgspec.Struct):
-    """A stored spec, without all that is not asked for here."""
+    """The tags in a stored spec; all other keys are ignored."""
 
     tags: tuple[str, ...] = ()
 
 
 def tags_of(spec: bytes) -> tuple[str, ...]:
-    """The tags of a stored spec, which may be of a version that had none, or unreadable."""
+    """Return the tags of a stored spec; empty if it is unreadable or of a version without tags."""
     try:
         return msgspec.json.decode(spec, type=_Tagged).tags if spec else ()
     except UNREADABLE:
@@ -64,5 +64,5 @@ def tags_of(spec: bytes) -> tuple[str, ...]:
 
 
 def is_tagged(tags: Sequence[str], tag: str) -> bool:
-    """Whether a job with these tags is among those that `tag` names; empty names all."""
+    """Return whether `tag` is among these tags; an empty `tag` fits all jobs."""
     return not tag or tag in tags or (tag == NO_TAG and not tags)

@@ -1,9 +1,9 @@
 """User names and passwords in URLs (`http://user:password@host/`): used, never stored or shown.
 
 A job is stored and shown, so a URL in it must have none (`refuse_login`, by `validate` and the
-leader). Where the crawl runs on the operator's own machine, the command takes them out of what was
-typed before anything is submitted: `UrlLogins` gives clean URLs, entries of `fetch.auth` with
-`${NAME}` in them, and the values, which the workers get by their environment. Pure.
+leader). If the crawl runs on the operator's own machine, the command takes them out of typed URLs
+before anything is submitted: `UrlLogins` returns clean URLs, entries of `fetch.auth` with `${NAME}`
+in them, and the values, which the workers get in their environment. Pure.
 
 A login is sent to the host and port of its URL only; one that was typed with plain http also to
 https of the same host, because sites send their visitors there.
@@ -30,7 +30,7 @@ _TYPED_REFERENCE = lazy_pattern(r"\$\{(URL_[A-Za-z0-9_]+)\}")
 
 
 def has_login(url: str) -> bool:
-    """Whether a valid URL has a user name or a password."""
+    """Return whether a valid URL has a user name or a password."""
     if "@" not in url:
         return False
     parts = ada_url.URL(url)
@@ -44,7 +44,7 @@ def refuse_login(url: str) -> None:
             f"{canonicalize(url)} has a user name or password before its host, which would be "
             "stored and shown. Leave it out and write [[fetch.auth]] with host, user and "
             "password = '${NAME}', and set ZCRAWL_SECRET_NAME where the workers run. "
-            "(`zcrawl crawl` takes it as it is.)",
+            "(`zcrawl crawl` accepts such URLs.)",
             code=PASSWORD_IN_URL,
         )
 
@@ -56,17 +56,17 @@ class UrlLogin(msgspec.Struct, frozen=True):
 
 
 class UrlLogins:
-    """Collects the logins of typed URLs, by host and port."""
+    """The logins of typed URLs, by host and port."""
 
     def __init__(self) -> None:
         self._logins: dict[str, UrlLogin] = {}
-        self._closed = False  # the job is submitted: another login would come too late
+        self._closed = False  # True after the submission, when another login would be too late
 
     def close(self) -> None:
         self._closed = True
 
     def clean(self, url: str) -> str:
-        """The URL without its login, which is kept here. What is no URL is left to others."""
+        """Return the URL without its login, and remember the login. Invalid URLs stay unchanged."""
         if self._closed or "@" not in url:
             return url
         try:
@@ -104,8 +104,8 @@ class UrlLogins:
         return name
 
     def auth(self, entries: Iterable[Any]) -> list[Any]:
-        """`fetch.auth` of the job file, with the typed logins in the place of its own for the same
-        host and port."""
+        """Return `fetch.auth` of the job file with the typed logins. For the same host and port,
+        the typed one replaces that of the file."""
         own: dict[str, dict[str, str]] = {}
         for netloc, login in self._logins.items():
             values = {"user": f"${{{login.name}_USER}}", "password": f"${{{login.name}}}"}
@@ -122,7 +122,7 @@ class UrlLogins:
         return [*kept, *own.values()]
 
     def environment(self) -> dict[str, str]:
-        """What the workers have to find in their environment."""
+        """Return the variables that the workers need in their environment."""
         values: dict[str, str] = {}
         for login in self._logins.values():
             values[f"{ENVIRONMENT}{login.name}"] = login.password
@@ -134,7 +134,7 @@ class UrlLogins:
 
 
 def typed_secrets(spec: bytes) -> list[str]:
-    """The environment variables that a stored job needs because a login was typed in a URL."""
+    """Return the environment variables of a stored job whose URLs were typed with a login."""
     plain = msgspec.json.decode(spec)
     text = msgspec.json.encode(plain.get("fetch", {}).get("auth", [])).decode()
     return sorted({ENVIRONMENT + name for name in _TYPED_REFERENCE.findall(text)})

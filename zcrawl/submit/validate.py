@@ -1,10 +1,9 @@
-"""Decides whether a job is one that this version can run, and says what is wrong if it is not.
+"""Check whether this version can run a job, and say what is wrong if it cannot.
 
 Called by `read` for TOML, by the CLI for flags and by the leader for what a client sent.
 Pure. Every refusal is one `JobError` that names the source, the key and the remedy.
 
-`advice` is what a person should know of a job that is right as it is; `crawl` and `submit` print
-it.
+`advice` returns a warning about a valid job; `crawl` and `submit` print it.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ _CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
 
 
 def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
-    """The spec that `data` describes. `source` is what error messages call it."""
+    """Return the spec that `data` describes. `source` is its name in error messages."""
     data = extraction.expand(data, source)
     for key in keys.unknown_keys(data, JobSpec):
         if key in LATER_KEYS:
@@ -94,8 +93,8 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
 
 
 def check(spec: JobSpec, *, seeds: bool = True) -> None:
-    """Raise JobError for values that have the right type and still make no sense. `seeds`: also
-    its seeds, which a stored job has admitted already."""
+    """Raise JobError for values that have the right type but make no sense. `seeds`: also check
+    the seeds; a stored job has already admitted its seeds."""
     check_name(spec.name)
     check_kind(spec, LATER_KINDS)
     check_tags(spec.tags)
@@ -188,7 +187,7 @@ def _check_fetch(spec: JobSpec) -> None:
             )
         if name.lower() in FORBIDDEN_HEADERS:
             raise JobError(f"fetch.headers: zcrawl sets {name} itself; remove it")
-        # A line break would let a value bring headers of its own.
+        # With a line break, a value could add headers.
         if _CONTROL.search(value.replace("\t", " ")):
             raise JobError(f"fetch.headers: the value of {name!r} has control characters")
     if spec.politeness.limits_addresses and (
@@ -205,7 +204,7 @@ def _check_fetch(spec: JobSpec) -> None:
 
 
 def advice(spec: JobSpec) -> str:
-    """One line, or nothing: most jobs need none."""
+    """Return one line of advice about a valid job; empty for most jobs."""
     inside = [f"middleware {name!r}" for name in spec.middlewares]
     inside += [f"parser {name!r}" for name in spec.parsers]
     if spec.kind != CRAWL:

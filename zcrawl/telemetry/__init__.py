@@ -1,7 +1,7 @@
-"""What people see of a crawl: views of jobs, history, log lines.
+"""Data about a crawl for people: views of jobs, history, log lines.
 
-`views` is what a job looks like from outside, `history` what the last hours looked like. Nothing
-decides by any of it.
+`views` makes the views of jobs, `history` keeps the figures of the last hours. No decision of the
+crawl uses them.
 
 Pure, except for `logs`. Imported by master, roles and commands. Start with `views`.
 """

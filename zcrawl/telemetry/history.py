@@ -1,12 +1,11 @@
-"""What the last hours looked like: for all together, and the queue of each run.
+"""Figures of the last hours: for all runs together, and the queue length of each run.
 
 One point a second, ten seconds, a minute. Pure, of fixed size. The leader adds a second's worth of
 counting once a second; consoles ask for a span. A new leader begins with an empty history and says
 since when it counts.
 
-The lengths of each run's queue, of which trends are drawn, are kept by the leader for all who
-watch, so that it is there when somebody begins to. Of hosts there are too many: whoever looks at
-one remembers its trend himself. Pure.
+The leader keeps the queue lengths of each run for all consoles, so that a new console can draw
+trends at once. There are too many hosts for that, so a console keeps the trends of hosts itself.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Trends:
         self._due_at = float("-inf")
 
     def sample(self, now: float, waiting: Iterable[tuple[int, int]]) -> None:
-        """(run, what waits) of all that go on, read when a point is due; others are forgotten."""
+        """Add (run, queue length) of all active runs if a point is due; forget other runs."""
         if now < self._due_at:
             return
         self._due_at = now + STEP_S
@@ -38,7 +37,7 @@ class Trends:
             points.append(max(0, length))
 
     def of(self, runs: Collection[int]) -> list[int]:
-        """The sum of some runs, oldest first; one that began later adds to the newer points."""
+        """Return the sum of some runs, oldest first; a later run adds only to newer points."""
         columns = [self._points[run] for run in runs if run in self._points]
         most = max(map(len, columns), default=0)
         return [
@@ -55,7 +54,7 @@ PERCENTILES: Final = (50, 95, 99)
 
 
 class Second(msgspec.Struct):
-    """What was counted since the last point."""
+    """The counts since the last point."""
 
     pages: int = 0
     failed: int = 0
@@ -91,7 +90,7 @@ class Second(msgspec.Struct):
         )
 
     def percentile(self, which: int) -> float:
-        """The bound below which so many of a hundred answers came; 0 without answers."""
+        """Return the time within which `which` percent of the answers came; 0 without answers."""
         total = sum(self.latencies)
         if not total:
             return 0.0
@@ -109,7 +108,7 @@ class History:
         self._sums = [Second() for _ in RINGS]
 
     def add(self, at: float, second: Second) -> None:
-        """`second.seconds` says how long it really was; the leader may have been held up."""
+        """Add counts; `second.seconds` is the real duration, because the leader may be late."""
         for n, (step_s, _) in enumerate(RINGS):
             self._sums[n].add(second)
             if self._sums[n].seconds >= step_s * 0.95:
@@ -117,7 +116,7 @@ class History:
                 self._sums[n] = Second()
 
     def series(self, span_s: float) -> dict[str, Any]:
-        """The finest points that reach back that far, oldest first, by column."""
+        """Return the finest points that cover the span, oldest first, by column."""
         step_s, number = next(((step, n) for step, n in RINGS if step * n >= span_s), RINGS[-1])
         ring = self._rings[[step for step, _ in RINGS].index(step_s)]
         names = (*COLUMNS, *(f"p{percent}" for percent in PERCENTILES))

@@ -1,18 +1,16 @@
-"""Log lines as those who watch see them: their level, which are shown, the last ones.
+"""Log lines for consoles: their level, filters, and the latest lines. Pure.
 
-How much an event matters is declared with it, in `model.log_event`.
+The level of an event is declared with it, in `model.log_event`.
 
-Which log lines somebody wants to see: `level:warning node:w3 job:docs timed out`.
+A filter is written as `level:warning node:w3 job:docs timed out`. Every part must match. A level
+includes the worse ones; a node and a job must match completely, with `*` for any characters; other
+words must occur somewhere in the line. Both the leader, which has the older lines, and the console,
+which has the newest, use it, so that they choose alike.
 
-Every part has to fit. A level means that one and worse; a node and a job are meant whole, with `*`
-for any characters; whatever else is typed has to occur somewhere in the line. Used by the leader,
-which has the older lines, and by the console, which has the newest: both must choose alike. Pure.
-
-What a process has logged lately, for those who read the logs of all nodes at once.
-
-A bounded part of each second: a storm of lines costs the mesh no more than a few, and the rest are
-counted. When there is no room a warning takes the place of an information. Called by `logs`; a
-worker and a follower send what it holds as LINES, the leader takes its own. Pure.
+`LogTail` keeps the latest lines of a process for consoles, a limited number per second, so that
+many lines do not load the mesh; the others are counted. If there is no room, a warning replaces an
+information. Called by `logs`; workers and followers send its lines as LINES, the leader uses its
+own.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from zcrawl.text.wildcards import matches
 
 
 def rank(level: str) -> int:
-    """0 to 2; what is no level counts as information."""
+    """Return the rank of a level, 0 to 2; an unknown level counts as information."""
     return LEVELS.index(level) if level in LEVELS else 0
 
 
@@ -39,7 +37,7 @@ class LogFilter(NamedTuple):
     words: tuple[str, ...] = ()
 
     def fits(self, line: Mapping[str, Any], job: Collection[str]) -> bool:
-        """`job` is what the job is called that the line is about: its name, its number."""
+        """Return whether a line fits; `job` has the name and the number of the line's job."""
         node = str(line.get("source", ""))
         if rank(str(line.get("level", ""))) < self.level:
             return False
@@ -68,7 +66,7 @@ def read_filter(typed: str) -> LogFilter:
 
 
 def _levels(value: str) -> list[str]:
-    """A level by its beginning: `warn` will do."""
+    """Return the levels that begin with a text: `warn` is enough."""
     return [level for level in LEVELS if value and level.startswith(value)]
 
 
@@ -94,8 +92,8 @@ class LogTail:
         self._lines.append((now, line))
 
     def take(self, now: float) -> LogRecords | None:
-        """All that was added since; None when that is nothing. Ages and not times: two machines'
-        clocks may differ."""
+        """Return the lines since the last call, or None. They have ages instead of times, because
+        the clocks of machines differ."""
         if not self._lines:
             return None
         lines = [
@@ -108,6 +106,6 @@ class LogTail:
 
 
 def _sendable(text: str, most: int) -> str:
-    """What was logged may hold half a character, which has no place in a message."""
+    """Return the text cut, and without half characters, which a message cannot contain."""
     whole = text[:most].encode("utf-8", "backslashreplace").decode()
     return whole[:most]

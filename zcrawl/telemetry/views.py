@@ -1,8 +1,8 @@
-"""What a job looks like from outside: one dict per job, the same for `job --json`, for the live
-display and for whatever answers over the mesh.
+"""The views of jobs: one dict per job, the same for `job --json`, for the live display and for
+answers over the mesh.
 
-Called by the leader, with what it knows of requests in flight, and by the CLI, which reads the
-database when nobody runs. Pure. docs/commands.md defines each key.
+Called by the leader, which adds requests in flight, and by the CLI, which reads the database when
+no cluster runs. Pure. docs/commands.md defines each key.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REASON_KEYS: Final = (
 
 
 class LiveRun(msgspec.Struct, frozen=True):
-    """What only the leader's memory knows of a run."""
+    """Facts of a run that only the leader's memory has."""
 
     in_flight: int = 0
     workers: list[str] = []
@@ -72,7 +72,7 @@ def chosen_run(job: JobRow, run: int | None = None) -> RunRow:
 
 
 def newest_run(job: JobRow) -> RunRow | None:
-    """The run that a job's view shows; None: it has none."""
+    """Return the run that a job's view shows; None: the job has no run."""
     return next(iter(_present_runs(job) or job.runs), None)
 
 
@@ -87,8 +87,8 @@ def job_view(
     now: float,
     run: RunRow | None = None,
 ) -> dict[str, Any]:
-    """The job and one of its runs, by default the newest; `runs` has the counters of all of them,
-    newest first."""
+    """Return the view of a job and one of its runs, by default the newest; `runs` has the counters
+    of all runs, newest first."""
     live = live or LiveRun()
     tallies = tallies or TallyRows(statuses={}, failed={}, skipped={})
     shown = run or newest_run(job)
@@ -128,7 +128,7 @@ def job_view(
 
 
 def output_view(output: OutputFact) -> dict[str, Any]:
-    """`file` and `master` are those of the newest complete part; `places` has all of them."""
+    """Return the view of an output; `file` and `master` are those of the newest complete part."""
     places = [
         {"first": place.first, "last": place.last, "master": place.master, "file": place.file}
         for place in output.places
@@ -145,7 +145,7 @@ def output_view(output: OutputFact) -> dict[str, Any]:
 
 
 def examples_view(tallies: TallyRows) -> dict[str, dict[str, dict[str, str]]]:
-    """`failed`, `skipped` and `rejected` (items): reason → `url` and `detail` of the first."""
+    """Return the first example of each reason of `failed`, `skipped` and `rejected` (items)."""
     view: dict[str, dict[str, dict[str, str]]] = {"failed": {}, "skipped": {}, "rejected": {}}
     for row in tallies.examples:
         view[row.kind][row.name] = {"url": row.url, "detail": row.detail}
@@ -153,7 +153,7 @@ def examples_view(tallies: TallyRows) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def fields_view(tallies: TallyRows) -> dict[str, dict[str, float]]:
-    """Of each extracted field how often it was filled, empty and unreadable, and the share."""
+    """Return how often each extracted field was filled, empty and unreadable, and its share."""
     view: dict[str, dict[str, float]] = {}
     names = dict.fromkeys([*tallies.filled, *tallies.empty, *tallies.unread])
     for name in sorted(names):
@@ -166,8 +166,7 @@ def fields_view(tallies: TallyRows) -> dict[str, dict[str, float]]:
 
 
 def is_visible(job: JobRow, tag: str = "") -> bool:
-    """A deleted job may still have rows that wait to be swept; nobody wants to see it. With a tag:
-    only the jobs that have it."""
+    """Return whether a job is shown: it is not deleted, and has the tag if one is given."""
     exists = not job.runs or any(run.state is not RunState.DELETED for run in job.runs)
     return exists and (not tag or is_tagged(tags_of(_spec_of(job)), tag))
 
@@ -200,23 +199,23 @@ def _run_fields(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
 
 
 def summary(view: dict[str, Any]) -> dict[str, Any]:
-    """The keys that `crawl --json` ends with; `view` is a job's or a run's. A run's own view has
-    neither counts by reason nor outputs, so whoever knows them adds REASON_KEYS and `outputs`."""
+    """Return the keys that `crawl --json` prints at the end; `view` is a job's or a run's. A run's
+    view has neither counts by reason nor outputs; callers add REASON_KEYS and `outputs`."""
     fields = {key: view[key] for key in SUMMARY_KEYS}
     reasons = {key: view.get(key, {}) for key in REASON_KEYS}
     return {**fields, **reasons, "outputs": view.get("outputs", [])}
 
 
 def elapsed(run: RunRow, now: float) -> float:
-    """Seconds from the run's start to its end, or until now. A clock set back gives 0."""
+    """Return the seconds from a run's start to its end or to now; 0 if the clock was set back."""
     if not run.started_at:
         return 0.0
     return max(0.0, (run.ended_at or now) - run.started_at)
 
 
 def percent(run: RunRow) -> float:
-    """Final requests of all admitted ones, or done of max_pages if that is further; 100 only
-    when the run has ended. It can fall: a page that is done may admit a hundred new links.
+    """Return the share of final requests, or of max_pages if that is larger; 100 only at the end.
+    It can fall, because a finished page may admit a hundred new links.
     """
     if run.state.ended:
         return 100.0
@@ -230,12 +229,12 @@ def percent(run: RunRow) -> float:
 
 
 def by_count(reasons: dict[str, int]) -> dict[str, int]:
-    """Most frequent first, equal counts by name, so that the same tally looks the same."""
+    """Sort by count, then by name."""
     return dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def iso(at: float) -> str | None:
-    """A UTC time as `2026-01-31T12:00:00.250Z`; None for 0, which means never."""
+    """Return a UTC time as `2026-01-31T12:00:00.250Z`; None for 0, which means never."""
     if not at:
         return None
     moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
@@ -243,7 +242,7 @@ def iso(at: float) -> str | None:
 
 
 def _no_run(job: JobRow) -> dict[str, Any]:
-    """A job whose runs are all deleted."""
+    """Return the view of a job whose runs are all deleted."""
     counts = dict.fromkeys(
         (
             *("pages", "unchanged", "items", "failed", "skipped", "queued", "in_flight"),
@@ -264,12 +263,12 @@ def _no_run(job: JobRow) -> dict[str, Any]:
 
 
 def _spec_of(job: JobRow) -> bytes:
-    """Of its newest run, which may have been tuned."""
+    """Return the spec of the newest run, which may have been tuned."""
     return job.runs[0].spec if job.runs else job.spec
 
 
 def _plain(spec: bytes) -> dict[str, Any]:
-    """Empty for one that cannot be read: its run ends with the reason (`submit.stored`)."""
+    """Decode a spec; empty if it is unreadable, because its run ends then (`submit.stored`)."""
     try:
         plain = msgspec.json.decode(spec) if spec else {}
     except UNREADABLE:
@@ -278,7 +277,7 @@ def _plain(spec: bytes) -> dict[str, Any]:
 
 
 def _shown(spec: bytes) -> dict[str, Any]:
-    """The spec without the text of its spider, which may be long."""
+    """Return the spec without the text of its spider, which may be long."""
     plain = _plain(spec)
     if isinstance(plain.get("code"), dict):
         plain["code"] = {"sha256": plain["code"].get("sha256")}

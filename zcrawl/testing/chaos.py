@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated world: crashes, pauses, partitions, at moments of the seed."""
+"""The faults of a simulated world: crashes, pauses, partitions, at times given by the seed."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Chaos:
         self._world.at(for_s, resume)
 
     def _deafen(self) -> None:
-        """A worker hears no master any more, and goes on speaking."""
+        """Make a worker deaf: it receives nothing from masters, but still sends."""
         worker = self._any(self._world.workers)
         until = self._world.now + self._world.rng.choice([2.0, 8.0, 30.0])
         self._world.trace.append((self._world.now, f"{worker.name} is deaf until {until}"))
@@ -143,14 +143,14 @@ class Chaos:
             self._world.publish(worker, BOGUS_EPOCH, self._world.rng.choice(bodies))
 
     def _a_link(self) -> tuple[Process, Process]:
-        """Of a master to somebody else."""
+        """Return a random link between a master and another process."""
         master = self._any(self._world.masters)
         others = {**self._world.workers, **self._world.masters}
         del others[master.name]
         return master, self._world.rng.choice(list(others.values()))
 
     def _stall(self) -> None:
-        """As packets that are lost for a while do to a connection that lives: one way, or both."""
+        """Stall a link, one way or both, like lost packets on a connection that stays open."""
         world = self._world
         master, other = self._a_link()
         until = world.now + world.rng.choice([4.0, 15.0, 30.0])

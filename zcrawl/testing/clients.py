@@ -1,4 +1,4 @@
-"""The people of a simulated world: one who submits until answered, one who pauses and resumes."""
+"""The users of a simulated world: one submits until answered, one pauses and resumes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Clients:
         self._world.at(self._world.latency(), note)
 
     def pause_run(self) -> None:
-        """An operator pauses the newest run and resumes it, whatever it takes."""
+        """Pause the newest run and resume it, with as many tries as necessary."""
         if not self.answered:
             return
         self._actions += 2

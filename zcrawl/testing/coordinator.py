@@ -1,7 +1,7 @@
 """The election machine on a simulated Consul: the coordinator of simulated processes.
 
-Like the real one it makes one call at a time; a call that is under way has its effect although its
-process is paused or dead by then, and answers and readings are as old as the network makes them.
+Like the real one, it makes one call at a time. A call that was sent takes effect even if its
+process is then paused or dead, and answers are delayed by the simulated network.
 Used by the contract suite and by the simulation of many masters under a seed.
 """
 
@@ -40,7 +40,7 @@ class Timeline:
         return self.rng.uniform(0.001, 0.01)
 
     def run_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Whether it came to be done; time is as far as needed and no further."""
+        """Run until `done` is true; return whether it became true in time."""
         deadline = self.now + timeout_s
         while not done():
             if not self._heap or self._heap[0][0] > deadline:
@@ -52,7 +52,7 @@ class Timeline:
 
 
 def let_run(consul: FakeConsul, time: Timeline) -> None:
-    """Let Consul's own clocks turn, also while nobody calls."""
+    """Advance Consul's own timers, also without calls."""
     consul.advance(time.now)
     time.at(CONSUL_STEP_S, lambda: let_run(consul, time))
 
@@ -161,7 +161,7 @@ class SimCoordinator:
         self._time.at(self._time.latency(), lambda: self._arrive(call))
 
     def _arrive(self, call: c.Call) -> None:
-        """At Consul: from here on it does not matter what became of us."""
+        """Carry out a call at Consul; from here on, the state of the caller does not matter."""
         failed = c.CallFailed(call, c.Trouble.AWAY, "does not answer in time")
         if self._is_cut():
             self._time.at(CALL_TIMEOUT_S, lambda: self._answered(failed))

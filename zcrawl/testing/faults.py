@@ -21,20 +21,20 @@ class Faults:
     stalls: int = 0  # a link delivers nothing for a while, then all of it at once, in order
     store_fails: float = 0.0  # of commands: nothing applied
     store_unknown: float = 0.0  # of commands: applied or not, nobody knows
-    killers: bool = False  # pages that kill whoever fetches them
+    killers: bool = False  # pages that kill the worker that fetches them
     poison: bool = False  # results that cannot be stored
-    spoil: float = 0.0  # of results: a body that nobody can read under a good header
+    spoil: float = 0.0  # of results: an unreadable body with a valid header
     pauses_by_operator: int = 0  # a run is paused, and resumed a little later
     max_pages: int | None = None
     deaf_workers: int = 0  # a master's messages to one worker are lost for a while, BEATs are not
     deaf_for_ever: int = 0  # workers that never hear anything but BEATs
-    bogus_epochs: int = 0  # a worker says something in an epoch that nobody ever had
+    bogus_epochs: int = 0  # a worker sends a message with an epoch that never existed
     output_pauses: float = 0.0  # of the effects of outputs: the master is paused before it
     disk_full: float = 0.0  # of writes to outputs
-    lost_attempts: int = 0  # a worker forgets a fetch, and goes on saying that it runs
+    lost_attempts: int = 0  # a worker forgets a fetch, but still reports it as running
     drains: int = 0  # a worker is drained, and undrained a little later
     moves: int = 0  # a host is given to another worker
-    retries: int = 0  # what is dead in a run is tried again
+    retries: int = 0  # dead requests of a run are tried again
     until_s: float = 40.0  # faults end here, so that the crawl must complete
 
 

@@ -1,7 +1,7 @@
-"""What the workers of a simulated world fetch: visits of the fake web that take time and end.
+"""The fetches of simulated workers: visits of the fake web that take time and end.
 
-A part of the world. A worker that is told the address of a host visits it there only, like the
-wire; one that finds it elsewhere reports that and visits nothing.
+A part of the world. If a worker got the address of a host, it visits the host only there, like the
+real wire; if the host has another address, it reports that and visits nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Fetches:
     def __init__(self, world: World) -> None:
         self._world = world
-        self.to_lose = 0  # of the next fetches: what comes of them is forgotten
+        self.to_lose = 0  # number of next fetches whose results are lost
         self.lost: set[str] = set()  # URLs that this happened to, each once
 
     def start(self, worker: SimWorker, held: Held) -> None:

@@ -1,4 +1,4 @@
-"""A Consul that exists in memory only, with the behaviour of the real one where it matters.
+"""A fake Consul in memory that behaves like the real one where it matters.
 
 One agent and its servers: sessions that act at twice their TTL and die at once with their check,
 lock-delay on invalidation but not on release, 404 on renew, "No cluster leader", a check that
@@ -52,7 +52,7 @@ class _Session:
 class FakeConsul:
     def __init__(self) -> None:
         self.leaderless = False  # the agent answers, the servers have no leader
-        self.unreachable = False  # nobody answers
+        self.unreachable = False  # no agent answers
         self.index = 1
         self.on_change: list[Callable[[], None]] = []
         self.services: dict[str, _Service] = {}
@@ -64,7 +64,7 @@ class FakeConsul:
     # ------------------------------------------------------------ time
 
     def advance(self, now: float) -> None:
-        """Let run out what has run out by now."""
+        """Expire checks, sessions and entries that are due by now."""
         if self.leaderless or self.unreachable:
             return  # timers belong to the leader, and a stopped process has none
         for key, service in list(self.services.items()):
@@ -81,12 +81,12 @@ class FakeConsul:
                 self._invalidate(name, now)
 
     def change_leader(self, now: float) -> None:
-        """The new leader begins every session's time anew."""
+        """Change the leader of the servers, which restarts the TTL of every session."""
         for session in self.sessions.values():
             session.renewed_at = now
 
     def wipe(self) -> None:
-        """The data is lost; everybody has to begin again, and so has the index."""
+        """Lose all data; all nodes must register again, and the index starts again."""
         self.index = 1
         self.services.clear()
         self.sessions.clear()
@@ -95,7 +95,7 @@ class FakeConsul:
         self._changed()
 
     def scribble(self, cluster: str, value: bytes) -> None:
-        """A plain write: the holder stays, LockIndex begins anew."""
+        """Write the key without the lock: the holder stays, LockIndex starts again."""
         before = self.locks.get(lock_key(cluster))
         session = before.session if before else NO_SESSION
         self.locks[lock_key(cluster)] = c.LockEntry(session, 0, value)
@@ -223,7 +223,7 @@ class FakeConsul:
 
 
 def _as_json(service: _Service) -> dict[str, Any]:
-    """As /v1/health/service shows it, so that writing and reading are the real ones."""
+    """Return a service as /v1/health/service does, so that the product's own code reads it."""
     member, key = service.member, service_id(service.member)
     status = "passing" if service.critical_since == NEVER else "critical"
     check = check_of(member, service.condition)

@@ -1,10 +1,10 @@
 """The operators of a simulated world: they drain and undrain workers, move hosts and retry runs.
 
-They watch what leaders answer and what follows from it, and complain at once (AssertionError):
+They check the answers of leaders and their effects, and fail at once (AssertionError):
 
-- A drain that was answered holds: no leader from then on assigns anything to that worker, whatever
-  process has its name, until it is undrained or its node is started anew.
-- What was refused was not done.
+- An answered drain is respected: from then on no leader assigns anything to that worker, whatever
+  process has its name, until it is undrained or its node is restarted.
+- A refused request has no effect.
 - A retry queues each dead request once, however many leaders work on it, and its answer counts all
   of them (`check`, at the end).
 """
@@ -44,7 +44,7 @@ class Operators:
     # ------------------------------------------------------------ what they do
 
     def drain(self) -> None:
-        """Drain a worker, and undrain it a little later, whatever it takes."""
+        """Drain a worker, and undrain it a little later, with as many tries as necessary."""
         world = self._world
         free = [name for name in world.workers if name not in self._under_way]
         if free:
@@ -61,8 +61,8 @@ class Operators:
         self._look_again(worker, undrain, sure=drain in self._answers)
 
     def _look_again(self, worker: str, undrain: str, sure: bool) -> None:
-        """A master that slept may carry out a drain that was never answered; one that was (`sure`)
-        is done once."""
+        """Check again after an undrain, because a master that slept may carry out an unanswered
+        drain later. An answered one (`sure`) is carried out only once."""
         world = self._world
         if undrain not in self._open and worker in world.store.tables.drains:
             self._undrain(worker)
@@ -79,7 +79,7 @@ class Operators:
             self._ask("reassign", {"host": host, "node": node}, tries=3)
 
     def retry(self) -> None:
-        """Some clients give up at once: the leaders finish it all the same."""
+        """Retry a run. Some clients give up at once, and the leaders must still finish it."""
         world = self._world
         if world.answered:
             run = world.rng.choice(world.answered)[1]
@@ -106,19 +106,19 @@ class Operators:
 
     @property
     def content(self) -> bool:
-        """Nothing is open, and nothing that they asked for is half done."""
+        """Return whether all requests are answered and completely carried out."""
         tables = self._world.store.tables
         return not (self._open or self._under_way or tables.retries)
 
     @property
     def answered(self) -> int:
-        """How many of their requests were answered."""
+        """Return how many requests were answered."""
         return len(self._answers)
 
     # ------------------------------------------------------------ what they see
 
     def said(self, master: SimMaster, reply: Reply) -> None:
-        """What a master says to an operator; it may get lost on its way."""
+        """Note the answer of a master to an operator; the answer itself may get lost."""
         request = self._requests.get(reply.id)
         if request is None:
             return
@@ -134,8 +134,8 @@ class Operators:
             self._open.discard(reply.id)
 
     def _holds(self, request: ClientRequest) -> bool:
-        """Whether the drain is to be seen from now on: it is not ended yet, and no node that was
-        started anew before it is still to be heard of."""
+        """Return whether the drain must be respected from now on: it has not ended, and no earlier
+        restart of a node is still unknown to the leader."""
         worker = request.args["node"]
         row = self._world.store.tables.drains.get(worker)
         heard = row is not None and row.life in (0, self._world.workers[worker].node_life)
@@ -162,7 +162,7 @@ class Operators:
             assert not done or reply.data["code"] in TRY_AGAIN, f"{request}: refused, did {done}"
 
     def sent(self, master: SimMaster, worker: str, body: Body) -> None:
-        """What a master sends to a worker."""
+        """Check a message from a master to a worker."""
         epoch = self._drained.get(worker)
         if epoch is not None and isinstance(body, Assign) and body.urls:
             assert master.machine.epoch < epoch, (
@@ -170,11 +170,11 @@ class Operators:
             )
 
     def started_anew(self, worker: str) -> None:
-        """A person starts a node: its drain is over."""
+        """Note that a person restarted a node, which ends its drain."""
         self._drained.pop(worker, None)
 
     def watch(self, command: Command, done: Any) -> Any:
-        """Whatever becomes of a retry's part: which requests it queued."""
+        """Note which requests a part of a retry has queued."""
         if not isinstance(command, RetryDead):
             return done()
         requests = self._world.store.tables.requests

@@ -51,7 +51,7 @@ class SimDisk:
         self.files: dict[str, list[int]] = {}
 
     def create(self, name: str) -> list[int]:
-        """As O_EXCL: nobody else has it."""
+        """Create a file that must not exist, like O_EXCL."""
         if name in self.files:
             raise StoreUnavailable(f"{name} exists")
         self.files[name] = []
@@ -73,7 +73,7 @@ class SimDisk:
 
 
 class SimSink:
-    """What `PieceSink` is on a real disk."""
+    """The twin of `PieceSink` on a fake disk."""
 
     def __init__(self, row: OutputRow, writer: Writer, disk: SimDisk, outputs: SimOutputs) -> None:
         self.cursor = row.cursor
@@ -171,7 +171,7 @@ class SimSink:
 
 
 class _Attempt:
-    """One output that a master writes at."""
+    """One attempt of a master to write an output."""
 
     def __init__(self, row: OutputRow, epoch: int, script: Script, life: int) -> None:
         self.row, self.epoch, self.script, self.life = row, epoch, script, life
@@ -194,7 +194,7 @@ class SimOutputs:
         self._world.at(INTERVAL_S, self._look)
 
     def is_done(self) -> bool:
-        """Nothing is to be written, and nobody is about to. Asked when all runs have ended."""
+        """Return whether all outputs are written and no master is writing, after all runs ended."""
         masters, now = self._world.masters, self._world.now
         self._ended_at = self._ended_at or now
         late_s = now - max(self._ended_at, self._world.began + self._world.faults.until_s)

@@ -1,4 +1,4 @@
-"""What every plugin must hold, as tests that its author runs on it with pytest.
+"""Tests that every plugin must pass; the author of a plugin runs them with pytest.
 
 Subclass the contract of the plugin's kind in a test file and give it `make`:
 
@@ -28,7 +28,7 @@ URL = "http://plugin.test/page"
 
 
 def installed(group: str, name: str, options: dict[str, Any] | None = None) -> Any:
-    """The plugin as a worker makes it, by its entry point. AssertionError says what is wrong."""
+    """Create the plugin as a worker does, by its entry point. AssertionError: what is wrong."""
     try:
         return plugins.make(group, name, options)
     except PluginError as error:
@@ -39,7 +39,7 @@ class _Contract:
     group: ClassVar[str]
 
     def make(self) -> Any:
-        """The plugin, as the job's options would make it."""
+        """Return the plugin, created with the job's options."""
         raise NotImplementedError("give the contract a make() that returns your plugin")
 
     def test_it_is_what_its_group_asks_for(self) -> None:
@@ -158,7 +158,7 @@ class FetcherContract(_Contract):
             except FetchError as error:
                 assert error.code
             else:
-                raise AssertionError("it answers for a port where nobody listens")
+                raise AssertionError("it returned a response for a port on which nothing listens")
             finally:
                 await engine.aclose()
 
@@ -169,11 +169,11 @@ class StoreContract(_Contract):
     group = "stores"
 
     def read(self, store: Any) -> list[bytes]:
-        """All items that the store holds, for comparison."""
+        """Return all items that the store holds, for comparison."""
         raise NotImplementedError("give the contract a read(store)")
 
     def test_the_same_name_twice_is_once(self) -> None:
-        """After a crash `put` comes again with the same name, and maybe more behind its items."""
+        """After a crash `put` is called again with the same name, maybe with further items."""
         store = self.make()
         store.put("run-1-after-0", [b'{"n": 1}'])
         store.put("run-1-after-0", [b'{"n": 1}', b'{"n": 2}'])
@@ -183,7 +183,7 @@ class StoreContract(_Contract):
         store.close()
 
     def test_a_run_without_items_is_a_put_of_none(self) -> None:
-        """It holds nothing then, and what comes under the same name later counts."""
+        """The store is then empty, and a later `put` under the same name is stored."""
         store = self.make()
         store.put("run-1-after-0", [])
         assert list(self.read(store)) == []
@@ -201,7 +201,7 @@ class ExecutorContract(_Contract):
         self._check(self.make(), self.task)
 
     def test_a_task_may_come_again(self) -> None:
-        """A worker that dies after the work and before its report: another one gets the task."""
+        """If a worker dies after the work and before its report, another one gets the task."""
         first, again = self.make(), self.make()
         self._check(first, self.task)
         self._check(again, msgspec.structs.replace(self.task, attempt=2))
@@ -217,7 +217,7 @@ async def _awaited(value: Any) -> Any:
 
 
 def _done(call: Any, *arguments: Any) -> Any:
-    """What a plugin's method gives, plain or async; Skip when it skips, None when it drops."""
+    """Call a method of a plugin, plain or async; return Skip if it skips, None if it drops."""
     try:
         return asyncio.run(_awaited(call(*arguments)))
     except Skip as skip:

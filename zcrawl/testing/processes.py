@@ -1,4 +1,4 @@
-"""Processes of a simulated world: the real machines, in bodies that can crash and be paused."""
+"""Processes of a simulated world: the real machines, in processes that can crash and pause."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ class SimWorker(Process):
 
     @property
     def route(self) -> bytes:
-        """The way to this process; another one of the same name has another."""
+        """Return the route of this process; another process of the same name has another one."""
         return f"the line of {self.name} in its life {self.life}".encode()

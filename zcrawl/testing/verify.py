@@ -1,4 +1,4 @@
-"""What must be true of a simulated world when its runs have ended, whatever happened to it."""
+"""Check what must be true in a simulated world when its runs have ended, whatever happened."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def verify(world: World) -> None:
 
 
 def submissions_survive(world: World) -> None:
-    """G1: what was answered is stored."""
+    """G1: every answered submission is stored."""
     stored = {row.id for row in world.store.runs()}
     assert {run for _, run in world.answered} <= stored, "an answered submission is lost"
 
 
 def epochs_never_go_back(world: World) -> None:
-    """G4: whoever committed had the highest epoch so far."""
+    """G4: every commit has the highest epoch so far."""
     epochs = world.applied_epochs
     assert epochs == sorted(epochs), "an older leader committed after a newer one"
 
@@ -95,8 +95,8 @@ def every_item_is_in_its_file_once(world: World, run: int) -> None:
 
 
 def every_final_page_is_there_once(world: World, run: int) -> None:
-    """A page counts once, whether it was asked for or redirects led to it. What is skipped because
-    another request has its page has not lost it."""
+    """Each page counts once, whether it was requested or a redirect led to it. If a request is
+    skipped because another request has its page, the page is not lost."""
     requests = world.store.requests(run)
     rows = {request.url: request for request in requests}
     given = Counter(
@@ -144,7 +144,7 @@ def hosts_are_treated_politely(world: World) -> None:
 
 
 def groups_are_treated_politely(world: World) -> None:
-    """What a job limits per registered domain and per address holds for all workers together."""
+    """The limits per registered domain and per address hold for all workers together."""
     politeness = world.politeness
     by_address: dict[str, list[Visit]] = {}
     for visit in world.web.visits:
@@ -157,7 +157,7 @@ def groups_are_treated_politely(world: World) -> None:
 
 
 def _no_more_than(most: int, visits: list[Visit], of: str) -> None:
-    """At a time; 0: as many as they like."""
+    """Assert that at most `most` visits run at the same time; 0: no limit."""
     running: list[Visit] = []
     for visit in visits if most else ():
         running = [
@@ -176,7 +176,7 @@ def _no_nearer_than(rate: float, visits: list[Visit], of: str) -> None:
 
 
 def nothing_was_fetched_twice(world: World) -> None:
-    """Rule `takeover`: what live workers hold is adopted, not repeated. For worlds in which no
+    """Rule `takeover`: requests of live workers are adopted, not repeated. For worlds in which no
     worker ever died or was cut off."""
     fetched = Counter(visit.url for visit in world.web.visits)
     runs = len(world.answered)
@@ -202,8 +202,8 @@ def only_lost_attempts_are_overdue(world: World) -> None:
 
 
 def known_pages_are_looked_at_once(world: World) -> None:
-    """For worlds whose job remembers its pages and looks at all of them in every run: what an
-    earlier run has found is in the next one, once, and each look at a page is counted once."""
+    """For worlds whose job remembers its pages and checks all of them in every run: a page of an
+    earlier run is in the next one, once, and each check of a page is counted once."""
     tables = world.store.tables
     looks: Counter[str] = Counter()
     runs = [tables.runs[run] for _, run in world.answered]

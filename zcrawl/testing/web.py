@@ -50,7 +50,7 @@ class FakeWeb:
     def __init__(
         self, rng: random.Random, pages: int, hosts: int, *, killers: bool, poison: bool
     ) -> None:
-        # One registered domain for all: what limits domains has something to limit.
+        # One registered domain for all hosts, so that limits of domains have an effect.
         names = [f"http://h{number}.site.test" for number in range(hosts)]
         urls = [f"{rng.choice(names)}/p{number}" for number in range(pages)]
         urls[0] = f"{names[0]}/"
@@ -99,7 +99,7 @@ class FakeWeb:
         return visit
 
     def answer(self, assignment: Assignment, now: float) -> Attempt:
-        """What the pipeline would make of this page now."""
+        """Return the attempt that the pipeline would report for this page now."""
         url = self.landing(assignment.url)
         attempt = Attempt(assignment)
         if url is None:
@@ -136,7 +136,7 @@ class FakeWeb:
         return attempt
 
     def landing(self, url: str) -> str | None:
-        """The page that answers `url` behind the redirects within its host; None: a loop."""
+        """Return the page that answers `url` after redirects within its host; None: a loop."""
         passed = {url}
         while (target := self.pages[url].redirects_to) and origin_of(target) == origin_of(url):
             if target in passed:
@@ -146,7 +146,7 @@ class FakeWeb:
         return url
 
     def page_behind(self, url: str) -> FakePage:
-        """What decides how an answer to `url` goes."""
+        """Return the page that decides how `url` is answered."""
         return self.pages[self.landing(url) or url]
 
     def content_of(self, url: str, run: int, version: int) -> bytes:

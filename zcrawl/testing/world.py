@@ -132,7 +132,7 @@ class World:
         heapq.heappush(self._heap, (self.now + delay, self._turn, action))
 
     def happens_to(self, process: Process, delay: float, action: Callable[[], None]) -> None:
-        """Something that a process experiences: not if it died, later if it is paused."""
+        """Run an action in a process: not if it died, later if it is paused."""
         life = process.life
 
         def happen() -> None:
@@ -265,7 +265,7 @@ class World:
             self._deliver(worker.name, master, message)
 
     def _deliver(self, source: str, target: str, message: Message, route: bytes = b"") -> None:
-        """`route`: the sender's, if it has a line there; what is published has none."""
+        """Deliver a message. `route` is that of the sender; published messages have none."""
         for _ in range(self.copies()):
             if not self._is_cut(source, target):
                 stalled_s = self.stalls.get((source, target), 0.0) - self.now
@@ -316,7 +316,7 @@ class World:
     # ------------------------------------------------------------ store
 
     def _write(self, master: SimMaster) -> None:
-        """The writer thread: one command at a time, in order; it goes on when its master dies."""
+        """Run the writer thread: one command at a time, in order, even if its master dies."""
         if master.writing or not master.commands:
             return
         master.writing = True
@@ -389,7 +389,7 @@ class World:
         elected = m.Elected(self._lock_index, alone=False)
         self.happens_to(new, 0.01, lambda: self._master(new, elected))
         if old is not None and old is not new and old.alive:
-            # It hears of it late, or never before it is fenced.
+            # The old leader learns it late, or only when it is fenced.
             self.happens_to(old, self.rng.uniform(0, 4), lambda: self._depose(old))
 
     def _depose(self, master: SimMaster) -> None:

@@ -149,7 +149,7 @@ def test_numbers_are_written_for_people() -> None:
 
 
 def test_what_a_crawl_waits_for_in_vain_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A plugin that no worker has: in lines and on the screen; programs are told once."""
+    """A missing plugin is shown in lines and on the screen; for programs it is printed once."""
     says = "waiting: no live worker has middleware 'stamp' yet"
     waiting_view = snapshot(waits=says)
     assert line(waiting_view, {7}, RateMeter()).endswith(f"; {says}")

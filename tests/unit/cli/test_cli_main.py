@@ -98,7 +98,7 @@ def test_rich_draws_help_on_a_terminal_only() -> None:
 
 
 def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """And that is no error."""
+    """Without arguments the help is shown, and the exit code is 0."""
     assert run([]) == 0
     assert "crawl" in capsys.readouterr().out
 
@@ -125,7 +125,7 @@ def test_the_version_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> Non
         (["crawl", "https://x/", "--out", "x.warc"], ".parquet, .warc.gz"),
         (["crawl", "--job", "/nope.toml"], "/nope.toml: no such file; `zcrawl init nope` writes"),
         (["crawl", "--seeds", "/nope.txt"], "--seeds /nope.txt: no such file"),
-        (["crawl", "--resume", "https://x/"], "--resume goes on with what was submitted"),
+        (["crawl", "--resume", "https://x/"], "--resume continues the submitted crawl"),
         (["crawl", "--resume", "--data", "/nope"], "/nope does not exist"),
         (["submit", "https://x/", "--update", "--again"], "cannot be used together"),
         (["submit", "a.toml", "https://x/"], "a.toml is a job file, and URLs were given too"),
@@ -140,7 +140,7 @@ def test_usage_errors_are_one_line_and_exit_2(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """What was typed wrongly is told in one line on stderr; stdout stays empty."""
+    """A usage error is one line on stderr; stdout stays empty."""
     monkeypatch.chdir(tmp_path)
     assert run(arguments) == 2
     captured = capsys.readouterr()

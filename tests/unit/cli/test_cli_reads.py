@@ -108,7 +108,7 @@ async def test_one_job_is_found_by_id_and_by_name(store: StubStore, tmp_path: Pa
 async def test_a_run_that_nobody_runs_is_not_running(
     store: StubStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever was killed could not write it down: who looks says so, also of older runs."""
+    """A killed process cannot store that it stopped; the reader shows it, also for older runs."""
     replace = msgspec.structs.replace
     left = replace(RUN, state=RunState.RUNNING, ended_at=0.0)
     runs = [replace(RUN, id=9, state=RunState.PAUSED), left, replace(RUN, id=5)]

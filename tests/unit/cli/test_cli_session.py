@@ -188,7 +188,7 @@ async def test_one_interrupt_drains_saves_and_prints_the_command_that_resumes(
 
 
 async def test_a_store_that_keeps_failing_stops_the_crawl_by_its_name(tmp_path: Path) -> None:
-    """A full disk is exit 1 with its code, after the way on was told."""
+    """A full disk is exit 1 with its code, after the command to continue was printed."""
     store = {"state": "retrying", "error": "disk_full", "since_s": 10.5}
     recorder = Recorder()
     session = CrawlRun(

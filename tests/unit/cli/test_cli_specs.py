@@ -57,7 +57,7 @@ def test_a_job_from_a_seed_file_is_named_after_its_first_host(tmp_path: Path) ->
 
 
 def test_nothing_is_submitted_when_a_seed_is_bad(tmp_path: Path) -> None:
-    """The line's number and text are told."""
+    """The message has the number and the text of the line."""
     file = tmp_path / "seeds.txt"
     file.write_bytes(b"https://a/\n\xff\xfe\n")
     with pytest.raises(BadUrl, match=r"line 2"):
@@ -74,7 +74,7 @@ def test_no_seed_at_all_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_a_job_file_that_is_no_text_is_a_named_error(tmp_path: Path) -> None:
-    """Binary files and folders are told as such."""
+    """The message says that it is a binary file or a folder."""
     file = tmp_path / "job.toml"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(JobError, match="is not a text in UTF-8"):

@@ -232,7 +232,7 @@ def test_actions_reach_the_running_cluster_or_one_of_their_own(
 def test_nodes_and_drain_need_a_running_cluster(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who lives is nowhere stored: exit 3 without one."""
+    """The database does not store which nodes are alive: exit 3 without a cluster."""
     assert run(["nodes"]) == 3
     assert run(["drain", "w1"]) == 3
     world.live = True

@@ -45,7 +45,7 @@ async def test_others_and_the_dead_do_not_matter() -> None:
 
 
 async def test_without_consul_a_name_is_free() -> None:
-    """A worker that knows the masters starts all the same."""
+    """A worker that knows the masters starts even without Consul."""
     assert await ask(None) == 1
 
 

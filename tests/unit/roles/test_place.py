@@ -1,4 +1,4 @@
-"""The folder of a data folder's sockets: whoever reaches them counts as its user."""
+"""The folder of a data folder's sockets: a connection to them has the rights of its owner."""
 
 from __future__ import annotations
 

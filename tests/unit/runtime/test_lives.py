@@ -48,7 +48,7 @@ def test_a_life_ends_with_an_orderly_stop(tmp_path: Path) -> None:
 
 
 def test_nothing_is_known_while_a_worker_of_the_last_life_lives(tmp_path: Path) -> None:
-    """The lock belongs to all who hold the descriptor; when the last is gone it is given anew."""
+    """The lock stays until the last process with the descriptor has ended; then it is free."""
     wait = [sys.executable, "-c", "input()"]
     with Lives(tmp_path / "lives") as first:
         first.began("w", 5)

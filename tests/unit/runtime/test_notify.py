@@ -41,7 +41,7 @@ def test_it_tells_in_order_and_one_line_is_one_line(ear: tuple[socket.socket, st
 
 
 def test_a_manager_that_does_not_read_holds_nobody_up(ear: tuple[socket.socket, str]) -> None:
-    """What does not fit is told when there is room again; signs of life are not piled up."""
+    """Messages that do not fit are sent later; watchdog signals do not accumulate."""
     listener, address = ear
     notify = Notify({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "4000000"})
     for n in range(5_000):  # more than any system's queue

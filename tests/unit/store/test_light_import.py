@@ -1,4 +1,4 @@
-"""peewee without PyMySQL: SQLite does not load it, MySQL gets it all the same."""
+"""peewee without PyMySQL: SQLite does not load it, MySQL still gets it."""
 
 from __future__ import annotations
 

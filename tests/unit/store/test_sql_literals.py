@@ -37,7 +37,7 @@ def test_a_text_cannot_leave_its_quotes(text: str) -> None:
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, ["x"], object(), (1,), {}])
 def test_what_no_column_can_hold_is_a_data_error(value: object) -> None:
-    """One culprit is found by bisecting, so its type must be told as its own fault."""
+    """A bad value is found by bisection, so its type must be reported as an error of the data."""
     with pytest.raises(StoreDataError):
         literal(value)
 

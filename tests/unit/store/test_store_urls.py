@@ -19,7 +19,7 @@ def test_a_mysql_url_has_all_its_parts() -> None:
 
 
 def test_a_ca_turns_verification_on() -> None:
-    """Who names an authority wants it checked; ssl_mode says otherwise when it must."""
+    """With ssl_ca the server is verified by default; ssl_mode can change that."""
     url = parse_url("mysql://me@h/z?ssl_ca=/ca.pem&ssl_cert=/c.pem&ssl_key=/k.pem")
     assert isinstance(url, MysqlUrl)
     assert (url.ssl_mode, url.ssl_ca) == ("verify_identity", "/ca.pem")

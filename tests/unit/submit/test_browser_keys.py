@@ -47,6 +47,6 @@ def test_what_makes_no_sense_is_refused(text: str, message: str) -> None:
 
 
 def test_the_section_needs_its_engine() -> None:
-    """Or somebody would wonder why there are no screenshots."""
+    """Browser keys without the browser engine are refused, because they would have no effect."""
     with pytest.raises(JobError, match=r"needs fetch\.engine = 'browser'"):
         parse_job('name = "j"\n[browser]\npdf = true', "j.toml")

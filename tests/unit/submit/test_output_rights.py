@@ -145,7 +145,7 @@ def test_a_plugins_store_is_the_operators_and_needs_no_path() -> None:
 
 
 def test_where_an_output_lies_is_told_with_the_folder_that_it_must_not_leave() -> None:
-    """So that whoever opens it begins at that folder."""
+    """The place has the allowed folder, so that the file is opened from there."""
     assert CLUSTER.locate("a/x.jsonl") == Located(OUTPUTS, ("a", "x.jsonl"))
     assert CLUSTER.locate("/srv/crawls/a/x.csv") == Located("/srv/crawls", ("a", "x.csv"))
 

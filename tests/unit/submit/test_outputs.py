@@ -12,7 +12,7 @@ from zcrawl.submit.read import parse_job
 
 
 def test_entries_are_formats_or_names_whose_ending_tells_the_format() -> None:
-    """`sql` is no file; a bare format gets the default name."""
+    """`sql` is not a file; a format without a name gets the default name."""
     output = OutputSpec(to=("sql", "parquet", "a/{name}.ndjson", "s3://b/x-{run}.warc.gz"))
     assert targets(output, "job") == [
         ("job-{run}.parquet", "parquet"),
@@ -35,7 +35,7 @@ def test_entries_are_formats_or_names_whose_ending_tells_the_format() -> None:
 def test_an_entry_that_makes_no_sense_or_leaves_the_data_folder_is_refused(
     entry: str, words: str
 ) -> None:
-    """Who may submit a job may not write wherever the leader may."""
+    """A job cannot write to every place that the leader can write to."""
     with pytest.raises(JobError, match=words):
         parse_job(f'name = "x"\n[output]\nto = ["{entry}"]', "f")
 

@@ -1,4 +1,4 @@
-"""Who may point a crawl at private addresses."""
+"""The rules about who may crawl private addresses."""
 
 from __future__ import annotations
 

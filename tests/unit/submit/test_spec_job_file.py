@@ -71,7 +71,7 @@ def test_an_unknown_key_is_named_with_its_file_and_the_nearest_known_key(
 
 
 def test_an_unknown_key_without_a_near_one_gets_no_guess() -> None:
-    """A hint that is no hint would mislead."""
+    """Without a similar key there is no hint, because a wrong hint would mislead."""
     assert refusal("zzzzqqq = 1") == "job.toml: unknown key 'zzzzqqq'"
 
 

@@ -1,4 +1,4 @@
-"""Seed lines: chunks, comments, and what becomes of lines that are no URL."""
+"""Seed lines: chunks, comments, and lines that are not URLs."""
 
 from __future__ import annotations
 

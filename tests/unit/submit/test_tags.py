@@ -215,7 +215,7 @@ def test_jobs_shows_tags_and_lists_by_one(
 def test_an_action_can_be_on_all_jobs_with_a_tag(
     cluster: Tagged, action: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On those that go on; each is told."""
+    """The action applies to active jobs only, and each is reported."""
     assert run([action, "--tag", "shop", "--json"]) == 0
     assert cluster.asked[1:] == [("act", {"ref": "1", "action": action})]
     assert [job_row["run"] for job_row in json.loads(capsys.readouterr().out)] == [7]

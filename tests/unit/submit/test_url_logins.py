@@ -187,7 +187,7 @@ def _only(expected: Any, section: Any) -> Any:
 
 @pytest.mark.parametrize("op", ["submit", "add_seeds"])
 def test_the_leader_takes_no_seed_with_a_password(op: str) -> None:
-    """Whoever leaves it out in silence gets pages that want one."""
+    """A login that is dropped silently would give pages that ask for one."""
     story = LeaderStory().elect()
     story.ask("submit", spec={"name": "first"}, mode="new", seeds=["http://a.test/"], seeding=True)
     args: dict[str, Any] = {

@@ -3,5 +3,5 @@
 Each is loaded when it is called: `zcrawl.cli.main` has the table, with the line that `--help`
 shows.
 
-Touches the world. Imported by `zcrawl.cli.main`, by name, and by each other.
+Does I/O. Imported by `zcrawl.cli.main`, by name, and by each other.
 """

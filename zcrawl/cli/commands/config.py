@@ -36,7 +36,7 @@ def show(settings: Settings) -> int:
 @click.argument("file", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def validate(file: str | None, as_json: bool) -> int:
-    """Check a file, or the one that would be used; exit 2 tells that it is wrong."""
+    """Check a file, or the one that would be used; exit 2 means that it is wrong."""
     from zcrawl.cli import output
     from zcrawl.cli.base import load_settings, read_config
 
@@ -51,7 +51,7 @@ def validate(file: str | None, as_json: bool) -> int:
 
 @config_command.command("schema", cls=Command)
 @click.argument("of", type=click.Choice(["job", "config"]), default="job")
-@click.option("--json", is_flag=True, expose_value=False, help="A schema is JSON anyway.")
+@click.option("--json", is_flag=True, expose_value=False, help="Accepted; a schema is always JSON.")
 def schema(of: str) -> int:
     """Print the JSON Schema of job files, or of config files, for editors and other programs."""
     import json

@@ -1,5 +1,5 @@
-"""`zcrawl console`: the operator's screen, over whatever cluster the data folder or the
-configuration names.
+"""`zcrawl console`: the operator's screen, for the cluster of the data folder or of the
+configuration.
 
 The console is a package of its own, loaded by its name when this command runs: zcrawl works
 without it, and without Textual.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("console", cls=Command)
-@click.option("--readonly", is_flag=True, help="Look, and change nothing.")
+@click.option("--readonly", is_flag=True, help="Allow no changes.")
 @click.option(
     "--cluster", metavar="NAME", help="A cluster that [console] in the configuration names."
 )
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="Print one page as text, and end. [default: overview]",
 )
 @click.option(
-    "--record", type=click.Path(path_type=Path), metavar="FILE", help="Keep what is heard."
+    "--record", type=click.Path(path_type=Path), metavar="FILE", help="Record all messages."
 )
 @click.option("--replay", type=click.Path(path_type=Path), metavar="FILE", help="Show a recording.")
 @click.option("--web", is_flag=True, help="Serve the console to a browser on this machine.")
@@ -71,14 +71,14 @@ def console_command(
     if web:
         arguments = _without_web(sys.argv[1:])
         return int(load_console("console.web_loop").serve(arguments, port))
-    if not sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ:  # of a browser
+    if not sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ:  # set for a browser
         raise UsageError("the console needs a terminal; --snapshot prints one page as text")
     config = settings.config.console
     return int(console.run(targets, config, readonly=readonly, record=record, replay=replay))
 
 
 def targets_of(settings: Settings, chosen: str | None) -> dict[str, WatchTarget]:
-    """All that can be watched, by name; the first is shown."""
+    """Return the clusters that can be watched, by name; the first one is shown."""
     from zcrawl.roles.watching import in_folder, of_cluster
 
     flags = f"--config {shlex.quote(settings.config_file)}" if settings.config_file else ""
@@ -113,7 +113,7 @@ def targets_of(settings: Settings, chosen: str | None) -> dict[str, WatchTarget]
 
 
 def _without_web(arguments: list[str]) -> list[str]:
-    """The same command line for each browser, on a terminal of its own."""
+    """Return the command line that runs the console for one browser."""
     kept, skip = [], False
     for argument in arguments:
         if argument == "--port":

@@ -1,4 +1,4 @@
-"""`zcrawl crawl`: one crawl on the embedded mesh, from the command line to the summary."""
+"""`zcrawl crawl`: one crawl on an embedded cluster, from the command line to the summary."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--seeds", metavar="FILE", help="URLs, one per line; - is stdin.")
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
 @click.option("--out", metavar="FILE", help=f"Items, as {listed_endings()}; - is stdout.")
-@click.option("--resume", is_flag=True, help="Go on with what the data folder holds unfinished.")
+@click.option("--resume", is_flag=True, help="Continue the unfinished crawls of the data folder.")
 @click.option("-v", "--verbose", is_flag=True, help="Progress on stderr even with --json.")
 @spec_options
 @common
@@ -50,8 +50,9 @@ def crawl_command(
 ) -> int:
     """Crawl from URLs, here and now, and write the items.
 
-    Links are followed within the hosts of the URLs. Ctrl-C once finishes what is in flight, saves,
-    and prints the command that goes on; twice stops now and loses nothing either.
+    Links are followed within the hosts of the URLs. Ctrl-C once finishes the requests in flight,
+    saves, and prints the command that continues the crawl. Ctrl-C twice stops at once; no stored
+    page is lost.
     """
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import CrawlTarget
@@ -62,7 +63,7 @@ def crawl_command(
         refused = [name for name, value in given.items() if value]
         if refused:
             raise UsageError(
-                f"--resume goes on with what was submitted, unchanged; leave out {refused[0]}"
+                f"--resume continues the submitted crawl unchanged; leave out {refused[0]}"
             )
         plan = CrawlTarget(settings.data, None, None, settings.json)
         if not settings.data.exists():
@@ -89,7 +90,7 @@ def crawl_command(
 
 
 def check_before(submission: Submission, to: tuple[str, str] | None) -> None:
-    """Raise JobError for what this machine lacks for the job, before any page is fetched."""
+    """Raise JobError before any page is fetched, if this machine lacks something for the job."""
     from zcrawl.roles import preflight
 
     preflight.check_machine(submission.spec, to, os.environ)
@@ -108,7 +109,7 @@ def start(plan: CrawlTarget, settings: Settings, workers: int, verbose: bool) ->
 
 
 def first_workers(count: int) -> Nursery:
-    """The workers of a crawl that starts now, to be forked before a loop or a thread exists."""
+    """Fork the workers of a new crawl, before a loop or a thread exists."""
     from zcrawl.roles import worker_main
     from zcrawl.runtime.nursery import Nursery
 
@@ -128,7 +129,7 @@ async def run_plan(
     display = make_display(settings.json, verbose, items_to_stdout)
 
     def farewell() -> str:
-        display.close()  # or the terminal stays without a cursor
+        display.close()  # else the terminal keeps its cursor hidden
         return f"stopped; go on with: {resume_command(plan.data)}"
 
     with Interrupt(farewell) as interrupt:
@@ -145,8 +146,8 @@ async def run_plan(
 
 
 def check_unfinished(data: Path) -> None:
-    """Raise UsageError before a worker fails the pages of a run for want of a password that is
-    not kept, or of a package."""
+    """Raise UsageError if an unfinished run needs a password that is not stored, or a package that
+    is missing. Otherwise its pages would fail."""
     from zcrawl.roles import preflight
     from zcrawl.roles.offline import unfinished_specs
     from zcrawl.submit.stored import readable
@@ -158,13 +159,13 @@ def check_unfinished(data: Path) -> None:
         if missing:
             raise UsageError(
                 f"{name}: its URL had a user name and password, which are not kept. Set "
-                f"{' and '.join(missing)} and say --resume again, or crawl anew with the URL",
+                f"{' and '.join(missing)} and use --resume again, or start a new crawl of the URL",
                 code=NO_SECRET,
             )
 
 
 def make_folder(data: Path) -> str:
-    """Make the data folder; a warning if others can look into it, else ''."""
+    """Create the data folder; return a warning if other users can read it, else ''."""
     from zcrawl.runtime.files import make_private_folder
 
     try:

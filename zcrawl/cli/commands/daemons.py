@@ -51,7 +51,7 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
             open_store=lambda: cluster.open_store(config, create=create_database),
             look=lambda: cluster.registered(config, MemberRole.MASTER),
         )
-        return await _until_told(
+        return await _run_until_signal(
             master.run,
             lambda: _reload(settings, node, master.reload, log),
             even_if_stuck=True,
@@ -69,8 +69,9 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
     """Run a worker of a cluster.
 
     One process for each core, unless --processes says otherwise. It finds the masters through
-    Consul, or through cluster.masters, and needs no open port. SIGTERM lets it finish what it
-    began; SIGHUP reads the configuration again and gives new limits to one process after another.
+    Consul, or through cluster.masters, and needs no open port. After SIGTERM it finishes its
+    requests and ends. After SIGHUP it reads the configuration again; if the limits changed, its
+    processes are restarted one by one.
     """
     from zcrawl.runtime.loop import run_async
 
@@ -95,7 +96,9 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
             look=(lambda: cluster.registered(config, MemberRole.WORKER)) if in_consul else None,
             closed=settings.config_files(),
         )
-        return await _until_told(worker.run, lambda: _reload(settings, node, worker.reload, log))
+        return await _run_until_signal(
+            worker.run, lambda: _reload(settings, node, worker.reload, log)
+        )
 
     settings.require_cluster()
     warning = make_folder(settings.data)
@@ -105,7 +108,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
 def _reload(
     settings: Settings, node: str | None, reload: Callable[[Config], None], log: EventLog
 ) -> None:
-    """What the files say now; a wrong one changes nothing but the log."""
+    """Read the files again; if one is wrong, log it and change nothing."""
     try:
         config = settings.again(node)
     except ConfigError as error:
@@ -114,13 +117,13 @@ def _reload(
     reload(config)
 
 
-async def _until_told(
+async def _run_until_signal(
     run: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
     reload: Callable[[], None],
     *,
     even_if_stuck: bool = False,
 ) -> int:
-    """`even_if_stuck`: a loop that does not react to the signal does not keep the process."""
+    """Run until a signal comes. `even_if_stuck`: end the process even if its loop is stuck."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     if even_if_stuck:

@@ -1,5 +1,5 @@
 """`zcrawl demo`: a real master and two worker processes crawl a book shop that ships with zcrawl,
-served on loopback. It needs no network and is polite to nobody, since nobody is bothered.
+served on loopback. It needs no network, and no rate limit, because it is its own server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`zcrawl doctor`: is this machine fit to crawl, and is the data folder whole?
+"""`zcrawl doctor`: check whether this machine can crawl and the data folder is undamaged.
 
-Each check looks at one thing and says ok, warn or fail, with what to do about it. A check that
-breaks is a failed check, not a broken doctor.
+Each check looks at one thing and says ok, warn or fail, with advice. A check that raises an
+exception counts as failed, and the others still run.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from zcrawl.errors import ZcrawlError
 Status = Literal["ok", "warn", "fail"]
 DATABASE: Final = "zcrawl.db"
 MIN_PYTHON: Final = (3, 11)
-FILES_WANTED: Final = 4096  # descriptors; libzmq spins when there is none left
+FILES_WANTED: Final = 4096  # file descriptors; libzmq uses a whole core when there are none left
 DISK_WARN: Final = 1_000_000_000  # bytes
 DISK_FAIL: Final = 50_000_000
-SUN_PATH: Final = 107  # bytes; a Unix socket's path is no longer than this
+SUN_PATH: Final = 107  # bytes; the longest possible path of a Unix socket
 SOCKET_NAME: Final = 24  # bytes that the mesh adds to the folder's path
 NAMES_SHOWN: Final = 10
 CLOCK_FLOOR: Final = 1_767_225_600  # 2026-01-01: before that the clock is certainly wrong
@@ -67,7 +67,7 @@ def doctor_command(settings: Settings) -> int:
 
 
 def examine(settings: Settings) -> list[Check]:
-    """All checks, in the order in which their failures should be mended."""
+    """Run all checks, in the order in which failures should be repaired."""
     data = settings.data
     checks: list[tuple[str, Callable[[], Check]]] = [
         ("python", check_python),
@@ -86,7 +86,7 @@ def examine(settings: Settings) -> list[Check]:
     for name, check in checks:
         try:
             results.append(check())
-        except Exception as error:  # told as a failed check: the others still have to run
+        except Exception as error:  # reported as a failed check, because the others must still run
             results.append(Check(name, "fail", f"{type(error).__name__}: {error}"))
     return results
 
@@ -136,7 +136,7 @@ def check_folder(data: Path) -> Check:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        advice = "choose another with --data, or correct its rights"
+        advice = "choose another with --data, or correct its permissions"
         return Check("data folder", "fail", f"{place}: {error.strerror}", advice)
     if place != data:
         return Check("data folder", "ok", f"{data} does not exist yet and can be made")
@@ -151,7 +151,9 @@ def check_spiders() -> Check:
 
     version = landlock_version()
     if version:
-        return Check("spiders", "ok", f"Landlock {version} closes a worker's key to spiders")
+        return Check(
+            "spiders", "ok", f"Landlock {version} keeps spiders from reading the worker's key"
+        )
     detail = "this system has no Landlock: a spider can read what its worker's user can read"
     return Check("spiders", "warn", detail, "run only spiders that you trust; docs/spiders.md")
 
@@ -162,7 +164,9 @@ def check_disk(data: Path) -> Check:
     free = shutil.disk_usage(_existing(data)).free
     detail = f"{size(free)} free"
     if free < DISK_FAIL:
-        return Check("disk space", "fail", detail, "make room: a crawl stops when the disk is full")
+        return Check(
+            "disk space", "fail", detail, "free some space: a crawl stops when the disk is full"
+        )
     if free < DISK_WARN:
         return Check("disk space", "warn", detail, "a large crawl may fill it")
     return Check("disk space", "ok", detail)
@@ -177,7 +181,7 @@ def check_socket_path(data: Path) -> Check:
 
 
 def check_keys(settings: Settings) -> Check:
-    """Of a master: does its list say what each key is for?"""
+    """Check that the masters' list of allowed keys has a role for each key."""
     file = settings.config.mesh.allow_file
     if not file:
         return Check("keys", "ok", "this configuration has no list of allowed keys")
@@ -213,8 +217,8 @@ def check_cluster(settings: Settings) -> Check:
     reply = asyncio.run(ask())
     workers, mishaps = reply["workers"], reply.get("mishaps", {})
     if mishaps.get("total"):
-        detail = f"its leader failed {mishaps['total']} times by an error of its own, in a row "
-        detail += f"{mishaps['in_row']}; the last: {mishaps['last']}"
+        detail = f"its leader failed {mishaps['total']} times by an internal error, "
+        detail += f"{mishaps['in_row']} times in a row; the last: {mishaps['last']}"
         advice = "a bug: look for machine_error in the log, and report it"
         return Check("cluster", "fail" if mishaps["in_row"] > 1 else "warn", detail, advice)
     here = [worker for worker in workers if worker["state"] not in ("suspect", "lost", "offline")]
@@ -240,14 +244,14 @@ def check_database(data: Path) -> Check:
         return Check("database", "ok", "none yet")
     restore = "restore it from a backup, or move it away and crawl again"
     condition, wrong = quick_check(file)
-    if condition == "unreadable":  # it may be as whole as ever
-        advice = "correct its rights; from a disk that is read-only copy it to another"
+    if condition == "unreadable":  # the file itself may be undamaged
+        advice = "correct its permissions; if the disk is read-only, copy it to another disk"
         return Check("database", "fail", f"{file}: {wrong}", advice)
     if condition == "damaged":
         return Check("database", "fail", f"{file}: {wrong}", restore)
-    return Check("database", "ok", f"{file} is whole")
+    return Check("database", "ok", f"{file} is not damaged")
 
 
 def _existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that exists."""
+    """Return the path, or the nearest folder above it that exists."""
     return next(place for place in (path, *path.parents) if place.exists())

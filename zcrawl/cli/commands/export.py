@@ -1,7 +1,6 @@
-"""`zcrawl export`: a run's items, or its failures, out of the database, in flat memory.
+"""`zcrawl export`: write a run's items, or its failures, from the database, in constant memory.
 
-It reads the database beside a running cluster, too. A file appears under its name when it is
-complete and not before.
+It can read the database while a cluster runs. A file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from zcrawl.model.reasons.usage import OUT_FAILED, OUT_UNWRITABLE
     "--out",
     default="-",
     metavar="FILE",
-    help="A file; its ending tells the format. [default: stdout]",
+    help="A file; its ending sets the format. [default: stdout]",
 )
 @run_option
-@click.option("--failed", is_flag=True, help="What failed or was skipped, and why.")
+@click.option("--failed", is_flag=True, help="URLs that failed or were skipped, and why.")
 @click.option("--rejected", is_flag=True, help="Items that were set aside, and why.")
-@click.option("--csv-safe", is_flag=True, help="A CSV in which no cell is a formula.")
+@click.option("--csv-safe", is_flag=True, help="Write CSV files without formulas.")
 @click.option("--problems", is_flag=True, help="Fields that could not be read, by page.")
 @click.option(
     "--format",
     "format_name",
     type=click.Choice(list(FORMATS)),
-    help="Whatever the name.",
+    help="The format, whatever the file's name.",
 )
 @common
 def export_command(
@@ -119,7 +118,7 @@ def _write_chunks(chunks: Iterator[bytes]) -> Callable[[Path], None]:
 
 
 def write_out(out: str, write: Callable[[Path], object], of_user: bool = True) -> int:
-    """The number of bytes. A half-written file is never seen under the name that was asked for.
+    """Write a file that gets its name only when it is complete; return the number of bytes.
     `of_user`: the file is not part of the data folder."""
     from zcrawl.submit.outputs import is_remote, refuse_login
 
@@ -149,7 +148,7 @@ def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True
     try:
         write(part)
         length = part.stat().st_size
-        sync_file(part)  # whoever wrote it
+        sync_file(part)  # writers of formats do not always sync
         part.replace(path)
         sync_folder(path.absolute().parent)
     except OSError as error:

@@ -57,13 +57,13 @@ to = ["sql", "jsonl"]         # beside the database: {formats}, or names of file
 @click.argument("name")
 @click.option("--seed", default="https://example.com/", metavar="URL", help="Where it starts.")
 @click.option("--spider", is_flag=True, help="A Python spider, its job file and a test.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool) -> int:
     """Write a job file with comments.
 
-    Its name is NAME.toml; it is valid as it is, and its comments tell what else there is. With
-    --spider it comes with a Python spider, NAME.py, and a test of that, test_NAME.py.
+    Its name is NAME.toml. It is a valid job, and its comments explain further keys. With --spider
+    a Python spider, NAME.py, and its test, test_NAME.py, are written too.
     """
     from zcrawl.cli import output
 
@@ -112,7 +112,7 @@ def _write(path: Path, text: str, force: bool) -> None:
 
 
 def job_text(path: Path, seed: str) -> str:
-    """The file's text, judged before it is written: a name or seed that is none is told now."""
+    """Return the text of the file, checked: a bad name or seed is an error before writing."""
     from zcrawl.submit.read import parse_job
 
     name = path.name.removesuffix(".toml")

@@ -1,4 +1,4 @@
-"""What `zcrawl init NAME --spider` writes: a spider, its job file, and a test of its handlers."""
+"""Templates of `zcrawl init NAME --spider`: a spider, its job file, and a test of its handlers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from zcrawl.submit.validate import spec_from_dict
 
 JOB: Final = """\
 # A zcrawl job with a spider of its own: {name}.py. Run it here:  zcrawl crawl --job {name}.toml
-# A cluster takes it if its masters say allow_code = true:        zcrawl submit {name}.toml
+# A cluster accepts it if its masters have allow_code = true:     zcrawl submit {name}.toml
 name = "{name}"
 spider = "{name}.py:{cls}"
 spider_args = {{ root = "{seed}" }}
 
-[scope]                       # without hosts: those of what `start` yields
+[scope]                       # without hosts: those of the requests that `start` yields
 max_pages = 1000
 
 [politeness]                  # per host
@@ -47,19 +47,19 @@ class {cls}(Spider):
         yield Request(self.root)
 
     def parse(self, page: Page) -> Iterator[Request | dict[str, Any]]:
-        """Pages that no other handler takes."""
+        """Handle pages that no other handler takes."""
         yield {{"url": page.url, "title": page.text_of("title")}}
         for link in page.links:
             yield Request(link)
 
     @on(type="application/json")
     def data(self, page: Page) -> Iterator[dict[str, Any]]:
-        """Pages of one kind: by content type, or by @on(r"a pattern of the URL")."""
+        """Handle pages of one kind: by content type, or by @on(r"a pattern of the URL")."""
         yield {{"url": page.url, "data": page.json()}}
 '''
 
 TEST: Final = '''\
-"""Handlers need no crawl to be tested: a page goes in, what they yield comes out."""
+"""Tests of the handlers, without a crawl: each gets a page, and its results are compared."""
 
 from __future__ import annotations
 
@@ -85,9 +85,11 @@ def test_it_starts_at_its_root() -> None:
 
 
 def spider_files(name: str, seed: str) -> dict[str, str]:
-    """File name → text, judged before anything is written."""
+    """Return file name → text; everything is checked before anything is written."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise JobError(f"{name!r} cannot be a module of Python; use small letters, digits and _")
+        raise JobError(
+            f"{name!r} cannot be the name of a Python module; use small letters, digits and _"
+        )
     cls = "".join(part.capitalize() for part in name.split("_")) or "Mine"
     if '"' in seed or "\\" in seed:
         raise JobError(f"{seed!r} has characters that a job file cannot hold")

@@ -1,7 +1,7 @@
-"""`zcrawl jobs` and `job` look, `pause`, `resume`, `cancel`, `delete` and `retry` act.
+"""`zcrawl jobs` and `job` show jobs; `pause`, `resume`, `cancel`, `delete` and `retry` change them.
 
-All take a job's id or its name, and mean its newest run, or the one of `--run`; `pause`, `resume`
-and `cancel` take a tag instead, and mean all jobs that have it and go on.
+All take a job's id or name, and apply to its newest run, or to that of `--run`. `pause`, `resume`
+and `cancel` accept a tag instead, and apply to all active jobs with this tag.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _cell(view: dict[str, Any], column: str) -> Any:
 
 
 def _tags(view: dict[str, Any]) -> str:
-    """A master of an older version tells none."""
+    """Return the tags; empty for a master of an older version, which sends none."""
     return ", ".join(view.get("tags", ()))
 
 
@@ -82,7 +82,7 @@ def resume_hint(data: Path) -> str:
 
 
 def readable(view: dict[str, Any]) -> dict[str, object]:
-    """A job's view for people: the same facts, without what is empty."""
+    """Return the view of a job for people: the same facts, without empty ones."""
     from zcrawl.cli import output
     from zcrawl.cli.reason_lines import next_step
 
@@ -135,7 +135,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
 
 
 def _examples(view: dict[str, Any]) -> dict[str, object]:
-    """The first request of each reason, and what happened to it."""
+    """Return the first request of each reason, and what happened to it."""
     from zcrawl.cli.reason_lines import example_text
 
     titles = {"failed": "failed", "skipped": "skipped", "rejected": "set aside"}
@@ -172,7 +172,7 @@ def _told(reply: dict[str, Any], action: str) -> str:
 
 
 def _one_or_tagged(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A job, or all that have a tag."""
+    """Add the arguments for one job, or for all jobs with a tag."""
     tag = click.option("--tag", default="", metavar="NAME", help="All jobs that have this tag.")
     return click.argument("ref", metavar="ID|NAME", required=False, default="")(tag(function))
 
@@ -189,8 +189,8 @@ def _act_on(settings: Settings, ref: str, tag: str, run: int | None, action: str
 
 
 def _act_tagged(settings: Settings, tag: str, action: str) -> int:
-    """One job after the other; each is told when it is done, so that an error in between leaves
-    no doubt."""
+    """Change one job after the other; print each at once, so that after an error it is clear which
+    jobs were changed."""
     from zcrawl.cli import connect, output
     from zcrawl.model.snapshot import ENDED
     from zcrawl.runtime.loop import run_async
@@ -199,7 +199,7 @@ def _act_tagged(settings: Settings, tag: str, action: str) -> int:
         replies = []
         async with connect.for_actions(settings) as ask:
             jobs = (await ask("jobs", {"tag": tag}))["jobs"]
-            # Looked at again: a master of an older version knows no tags and lists all jobs.
+            # Checked here too: a master of an older version ignores tags and lists all jobs.
             tagged = [job for job in jobs if tag in job.get("tags", ())]
             for view in [job for job in tagged if job["state"] not in ENDED]:
                 reply = await ask("act", {"ref": str(view["job"]), "action": action})
@@ -210,7 +210,7 @@ def _act_tagged(settings: Settings, tag: str, action: str) -> int:
 
     replies = run_async(act())
     if not replies:
-        raise RefusedError(f"no job that goes on has the tag {tag!r}", code=NO_SUCH_TAG)
+        raise RefusedError(f"no active job has the tag {tag!r}", code=NO_SUCH_TAG)
     if settings.json:
         output.print_json(replies)
     return 0
@@ -240,21 +240,19 @@ def resume_command(settings: Settings, ref: str, tag: str, run: int | None) -> i
 @click.command("cancel", cls=Command)
 @_one_or_tagged
 @run_option
-@click.option(
-    "--offline", is_flag=True, help="Change the database itself: for when no leader answers."
-)
+@click.option("--offline", is_flag=True, help="Change the database directly, if no leader answers.")
 @common
 def cancel_command(settings: Settings, ref: str, tag: str, run: int | None, offline: bool) -> int:
-    """End a job's run; what it has stays.
+    """End a job's run, and keep its items and pages.
 
-    Results of requests in flight are dropped; what was queued counts as skipped: cancelled.
-    --offline asks no master: it writes to the database of the data folder or of the
-    configuration, whether masters run, hang or are gone. One that runs loads anew.
+    Results of requests in flight are dropped. Queued URLs count as skipped: cancelled.
+    --offline uses no master: it writes directly to the database of the data folder or of the
+    configuration, whether masters run, hang or are gone. A running master then reloads its jobs.
     """
     if not offline:
         return _act_on(settings, ref, tag, run, "cancel")
     if not ref or tag:
-        raise UsageError("--offline takes a job's id or name, and no --tag")
+        raise UsageError("--offline needs a job's id or name; --tag cannot be used with it")
     return _cancel_offline(settings, ref, run)
 
 
@@ -283,17 +281,17 @@ def _cancel_offline(settings: Settings, ref: str, run: int | None) -> int:
 )
 @common
 def delete_command(settings: Settings, ref: str, run: int | None) -> int:
-    """End a job, or one of its runs, and remove all that it has.
+    """End a job, or one of its runs, and remove its data.
 
-    Its items, pages and requests leave the database; output files stay where they are.
+    Its items, pages and requests are removed from the database. Output files stay.
     """
     return _act(settings, ref, "delete", run=run)
 
 
 @click.command("retry", cls=Command)
 @click.argument("ref", metavar="ID|NAME")
-@click.option("--reason", default="", help="Only those that failed for it, e.g. connect.")
-@click.option("--host", type=int, default=0, help="Only those of the host with this number.")
+@click.option("--reason", default="", help="Only URLs that failed for this reason, e.g. connect.")
+@click.option("--host", type=int, default=0, help="Only URLs of the host with this number.")
 @run_option
 @common
 def retry_command(settings: Settings, ref: str, reason: str, host: int, run: int | None) -> int:

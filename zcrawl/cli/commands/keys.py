@@ -1,4 +1,4 @@
-"""`zcrawl keys`: makes and shows key files, writes the masters' list. Prints no secret, ever."""
+"""`zcrawl keys`: make and show key files, write the masters' list. Never prints a secret."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdo
 def keys_command() -> None:
     """Make and allow the keys of an encrypted mesh.
 
-    All masters share one key file. Every worker and client has its own, and the masters' list
-    holds the public half of it.
+    All masters share one key file. Every worker and client has its own key file, and its public
+    key is in the masters' list.
     """
 
 
@@ -68,7 +68,7 @@ def show(file: Path, as_json: bool) -> int:
     metavar="PATTERN",
     help="Ids of the workers that share this key, e.g. 'pool-*'. [default: its name]",
 )
-@click.option("--watch", is_flag=True, help="The old way to say --role viewer.")
+@click.option("--watch", is_flag=True, help="The same as --role viewer (old).")
 @_JSON
 def allow(
     public: str,
@@ -93,7 +93,7 @@ def allow(
         output.print_json({**shown, "file": str(file)})
     else:
         may = " and ".join(given or sorted(DEFAULT_ROLES))
-        hint = "" if given else "; say which with --role, it hardly needs both"
+        hint = "" if given else "; choose one with --role, it probably does not need both"
         output.note(f"{file}: {name or UNNAMED} may join as {may}{hint}")
     return 0
 

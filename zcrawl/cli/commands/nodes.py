@@ -1,5 +1,5 @@
-"""`zcrawl nodes` shows the mesh, `drain` takes a worker out of it, `undrain` brings it back. All
-need a running cluster: who lives is nowhere stored.
+"""`zcrawl nodes` shows masters and workers, `drain` takes a worker out of service, `undrain` brings
+it back. All need a running cluster, because the database does not store which nodes are alive.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def nodes_command(settings: Settings) -> int:
         if row.get("deaf"):
             output.note(
                 f"{row['id']} is heard, but does not hear the leader: its hosts go to others. "
-                "It comes back by itself when messages reach it; if they do not, look at the "
+                "It comes back by itself when messages reach it; if they do not, check the "
                 "network between the two, or restart the worker"
             )
     if reply.get("drained"):
@@ -80,7 +80,7 @@ def nodes_command(settings: Settings) -> int:
 
 
 def _lag(row: dict[str, Any]) -> str:
-    """How late its loop was; empty for a master that has told nothing yet."""
+    """Return the lag of a node's loop; empty for a master that has not reported it yet."""
     return f"{row['lag_ms']:.0f} ms" if "lag_ms" in row else ""
 
 
@@ -88,9 +88,9 @@ def _lag(row: dict[str, Any]) -> str:
 @click.argument("node")
 @common
 def drain_command(settings: Settings, node: str) -> int:
-    """Let a worker finish, and give it nothing new.
+    """Let a worker finish its work, and give it no new work.
 
-    It is stored, and holds until `zcrawl undrain`, or until the node is stopped and started again.
+    This is stored, until `zcrawl undrain`, or until the node is stopped and started again.
     """
     return _set_drain(settings, "drain", node)
 

@@ -1,5 +1,5 @@
 """`zcrawl tune` changes a job's pace while it runs, `reassign` gives a host to another worker,
-`step-down` makes the leader hand over. What the console does with a key, for scripts.
+`step-down` makes the leader hand over. The console has keys for the same actions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from zcrawl.errors import UsageError
 @click.command("tune", cls=Command)
 @click.argument("ref", metavar="ID|NAME")
 @click.option("--rate", type=click.FloatRange(0), help="Requests per second and host; 0: no limit.")
-@click.option("--concurrency", type=click.IntRange(1), help="Requests at a time and host.")
-@click.option("--burst", type=click.IntRange(1), help="Requests that may come together.")
+@click.option("--concurrency", type=click.IntRange(1), help="Requests at the same time per host.")
+@click.option("--burst", type=click.IntRange(1), help="Requests that may start together.")
 @run_option
 @common
 def tune_command(settings: Settings, ref: str, run: int | None, **pace: float | None) -> int:
     """Change a job's pace while it runs.
 
-    It is stored with the run and holds until the run ends; the next run has the job's own pace.
+    The pace is stored with the run until the run ends. The next run has the job's own pace again.
     """
     changes = {name: value for name, value in pace.items() if value is not None}
     if not changes:
@@ -40,8 +40,8 @@ def tune_command(settings: Settings, ref: str, run: int | None, **pace: float | 
 def reassign_command(settings: Settings, host: str, node: str) -> int:
     """Give a host to another worker.
 
-    The host is written as https://example.com. It moves when the worker that has it has finished
-    what it fetches there.
+    Write the host as https://example.com. It moves when its present worker has finished the
+    requests to it.
     """
     reply = _ask(settings, "reassign", {"host": host, "node": node})
     return _told(settings, reply, f"{reply['host']} goes to {reply['node']}")

@@ -1,4 +1,4 @@
-"""`zcrawl submit`: a job for a running cluster. Prints its id; `--wait` waits for its end."""
+"""`zcrawl submit`: give a job to a running cluster and print its id; `--wait` waits for its end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.5
 LACK_POLL_S: Final = 0.1
-LACK_S: Final = 3.0  # in which workers say that they cannot do a job
+LACK_S: Final = 3.0  # time for workers to report that they cannot do a job
 
 
 @click.command("submit", cls=Command)
@@ -41,8 +41,8 @@ LACK_S: Final = 3.0  # in which workers say that they cannot do a job
     help=f"A {listed_endings()} file that gets the items. On a cluster a master "
     "writes it, in its outputs folder; `export` writes one here.",
 )
-@click.option("--update", is_flag=True, help="A stored job gets this spec and a new run.")
-@click.option("--again", is_flag=True, help="A new run of a stored job, as it is.")
+@click.option("--update", is_flag=True, help="Replace the spec of a stored job and run it.")
+@click.option("--again", is_flag=True, help="Run a stored job again, unchanged.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; print its summary.")
 @spec_options
 @common
@@ -58,9 +58,9 @@ def submit_command(
 ) -> int:
     """Give a job to the cluster; print its id.
 
-    The cluster is the one of the configuration, or what `zcrawl up` runs in the data folder. A
-    name that exists is refused unless --update or --again says what is meant. `submit NAME
-    --again` runs a stored job once more.
+    The cluster is the one of the configuration, or the one that `zcrawl up` runs in the data
+    folder. If a job of this name exists, give --update or --again. `submit NAME --again` runs a
+    stored job once more.
     """
     if update and again:
         raise UsageError(
@@ -93,9 +93,9 @@ def submit_command(
 
 
 def with_remedy(view: Mapping[str, Any]) -> str:
-    """Return the reason in the view of a job or a run, with what to do where time alone does not
-    help: no live worker has what the job needs."""
-    if not view.get("missing"):  # the view of a run does not say it
+    """Return the reason in the view of a job or a run, with advice if waiting does not help,
+    because no live worker has what the job needs."""
+    if not view.get("missing"):  # the view of a run does not have it
         return str(view["reason"])
     return (
         f"{view['reason']}; install it where a worker runs and start that worker again, or end "
@@ -104,7 +104,7 @@ def with_remedy(view: Mapping[str, Any]) -> str:
 
 
 async def _wait(ask: Ask, job: int, run: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the views of the job and of the run when the run has ended. Says what it waits for."""
+    """Wait until the run has ended; return the views of job and run. Prints why it waits."""
     from zcrawl.cli import output
     from zcrawl.cli.connect import AWAY
     from zcrawl.model.snapshot import ENDED
@@ -135,8 +135,8 @@ async def _wait(ask: Ask, job: int, run: int) -> tuple[dict[str, Any], dict[str,
 
 
 async def _lack(ask: Ask, job: int, run: int) -> str:
-    """Return why a job that needs more than zcrawl waits, as the leader says it within its first
-    seconds, and what to do. Empty: it goes on, or nobody knows yet."""
+    """Return why a job with plugins or spiders waits, and what to do, as the leader reports it
+    within the first seconds. Empty: the job runs, or the leader does not know yet."""
     for _ in range(round(LACK_S / LACK_POLL_S)):
         view = await ask("job", {"ref": str(job), "run": run})
         if view["reason"] or view["pages"] + view["failed"] + view["skipped"]:

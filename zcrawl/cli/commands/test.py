@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from zcrawl.model.spec import JobSpec
 
 SHOWN_LINKS: Final = 20
-LOOK_MS: Final = 200  # a watcher says this often that nothing was saved
+LOOK_MS: Final = 200  # interval of the watcher when no file was saved
 SHOWN_ITEMS: Final = 10
-CELL: Final = 80  # characters of a value
+CELL: Final = 80  # most characters of a value
 
 
 @click.command("test", cls=Command)
 @click.argument("sources", nargs=-1, metavar="JOB.toml | URL [URL]")
 @click.option("--links", is_flag=True, help=f"Show all links, not only {SHOWN_LINKS}.")
 @click.option(
-    "--block", default="", metavar="NAME", help="Read it as this [[extract]] block would."
+    "--block", default="", metavar="NAME", help="Use this [[extract]] block for the page."
 )
 @click.option(
-    "--watch", is_flag=True, help="Do it again whenever the job file or a spider is saved."
+    "--watch", is_flag=True, help="Fetch again whenever the job file or a spider is saved."
 )
 @spec_options
 @common
@@ -48,10 +48,10 @@ def test_command(
 ) -> int:
     """Fetch one page as a worker would, and show what happened.
 
-    Guard, robots.txt, hops, timing, headers, charset, items and links with their scope. With a job
-    file its first seed is fetched, or the URL behind it, as a crawl of the file would: only the
-    file's seeds open private hosts and set the default scope. Of a spider without seeds, `start` is
-    called. Nothing is stored. Exit 1 unless the page was done.
+    Shows guard, robots.txt, hops, timing, headers, charset, items and links with their scope. With
+    a job file its first seed is fetched, or the URL after the file name, under the rules of a crawl
+    of the file: only the file's seeds open private hosts and set the default scope. For a spider
+    without seeds, `start` is called. Nothing is stored. Exit 1 unless the page was done.
     """
     if not sources or len(sources) > 2:
         raise UsageError("give a job file, a URL, or a job file and a URL")
@@ -69,7 +69,7 @@ def test_command(
         submission = prepare(urls, job_file, None, changes, takes_logins=True, names_page=True)
         os.environ.update(submission.secrets)
         check_before(submission, None)
-        # As in a crawl: what is typed opens its own hosts, a page that the job may meet does not.
+        # As in a crawl: typed seeds open their own hosts, a page of the job does not.
         vouching = Vouching(lambda name, detail: output.note(detail))
         opened = run_async(vouching.opened_by(submission.typed))
         spec = with_right(submission.spec, opened, True)
@@ -92,12 +92,12 @@ def test_command(
 
 
 def again_when_saved(path: Path, once: Callable[[], int]) -> int:
-    """Until Ctrl-C. A file that is wrong for a moment is told, and watched on."""
+    """Repeat after each save, until Ctrl-C; print errors of the file and continue."""
     from watchfiles import watch
 
     from zcrawl.cli import output
 
-    # The folder: editors write another file and rename it, and a watch on the first would end.
+    # Watch the folder: editors replace the file, and a watch on the file itself would end.
     saved = watch(
         path.absolute().parent,
         raise_interrupt=True,
@@ -106,11 +106,11 @@ def again_when_saved(path: Path, once: Callable[[], int]) -> int:
         rust_timeout=LOOK_MS,
         yield_on_timeout=True,
     )
-    next(saved)  # from here on nothing that is saved is missed, also while the page is fetched
+    next(saved)  # start watching now, so that no save is missed while the page is fetched
     first: list[set[Any]] = [{(None, str(path))}]
     for changed in itertools.chain(first, saved):
         names = [Path(name) for _, name in changed]
-        # A spider is a file beside its job; which one, a job that is wrong cannot tell.
+        # A spider is a file next to its job. All files count, because a broken job names none.
         if not any(name.name == path.name or name.suffix == ".py" for name in names):
             continue
         try:
@@ -138,7 +138,7 @@ async def _test(settings: Settings, spec: JobSpec, url: str, all_links: bool, bl
 
 
 def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
-    """The report for people, a line at a time."""
+    """Return the report for people, as lines."""
     why = f": {report['reason']}" if report["reason"] else ""
     lines = [f"{report['url']}", f"outcome    {report['outcome']}{why}"]
     if report["detail"]:
@@ -178,7 +178,7 @@ def _show_extraction(report: dict[str, Any]) -> None:
 
 
 def extraction_rows(report: dict[str, Any]) -> list[tuple[object, str, str, str]]:
-    """One row for each value of each item; those that were set aside come last, with the reason."""
+    """Return one row for each value of each item; rejected items come last, with the reason."""
     extraction = report["extraction"]
     rows: list[tuple[object, str, str, str]] = []
     for number, item in enumerate(report["items"][:SHOWN_ITEMS], 1):
@@ -195,7 +195,7 @@ def extraction_rows(report: dict[str, Any]) -> list[tuple[object, str, str, str]
 
 
 def shown(value: object) -> str:
-    """A value in a cell: on one line, cut."""
+    """Return a value for a table cell: on one line, cut."""
     if value is None:
         return "–"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`zcrawl up`: an embedded cluster that stays up and takes jobs from `zcrawl submit`."""
+"""`zcrawl up`: an embedded cluster that stays up and accepts jobs from `zcrawl submit`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ POLL_S: Final = 0.1
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
 @common
 def up_command(settings: Settings, workers: int | None) -> int:
-    """Run a cluster on this machine that takes jobs.
+    """Run a cluster on this machine that accepts jobs.
 
-    It goes on with jobs that were running, and stays until Ctrl-C or SIGTERM.
+    It continues jobs that were running, and stays until Ctrl-C or SIGTERM.
     """
     from zcrawl.cli import output
     from zcrawl.runtime.loop import run_async
@@ -58,13 +58,13 @@ async def _stay_up(settings: Settings, workers: int) -> int:
             output.note(f"finishing {running} requests in flight; Ctrl-C again stops now")
             await cluster.drain(DRAIN_TIMEOUT_S)
             await cluster.flush_outputs()
-    output.note("stopped; `zcrawl up` goes on where this ended")
+    output.note("stopped; `zcrawl up` continues from here")
     sys.stderr.flush()
     return 0
 
 
 async def _joined(cluster: Any, workers: int, interrupt: Any) -> EmbeddedSnapshot:
-    """The first snapshot that has all workers, or the one at the end of patience."""
+    """Return the first snapshot with all workers, or the last one before the timeout."""
     waited = 0.0
     while True:
         snapshot: EmbeddedSnapshot = cluster.snapshot()
@@ -76,7 +76,7 @@ async def _joined(cluster: Any, workers: int, interrupt: Any) -> EmbeddedSnapsho
 
 
 def describe(snapshot: ClusterSnapshot, data: str) -> list[str]:
-    """What runs where, and what to do next."""
+    """Return lines that say what runs where, and what to do next."""
     lines = [f"leader {snapshot.leader}, epoch {snapshot.epoch}, data in {data}"]
     lines += [
         f"worker {worker.id}: {worker.state}, pid {worker.pid}, {worker.slots} slots"

@@ -52,7 +52,7 @@ FORBIDDEN: Final = refusal(
 BAD_REQUEST: Final = refusal(
     "bad_request",
     "An argument of the request is missing or wrong.",
-    "Correct it as the message says. Check that client and master have one version.",
+    "Correct it as the message says. Check that client and master have the same version.",
 )
 UNKNOWN_OP: Final = refusal(
     "unknown_op",
@@ -115,7 +115,7 @@ READONLY: Final = refusal(
 )
 REPLAY: Final = refusal(
     "replay",
-    "This is a recording, and it does not hold what was asked for.",
+    "This is a recording, and it does not contain this information.",
     "Open the console without --replay.",
 )
 
@@ -156,7 +156,7 @@ ADDRESS_IN_USE: Final = refusal(
 )
 CANNOT_BIND: Final = refusal(
     "cannot_bind",
-    "The address cannot be bound: it is not one of this machine, or not allowed.",
+    "The address cannot be bound: this machine does not have it, or it is not allowed.",
     "Correct mesh.bind.",
 )
 INSECURE_BIND: Final = refusal(
@@ -204,7 +204,7 @@ KEY_REMOVED: Final = refusal(
 )
 KEY_NOT_ALLOWED: Final = refusal(
     "key_not_allowed",
-    "The key is not one of a worker, or not any more.",
+    "The key is not allowed as the key of a worker (any more).",
     "`zcrawl keys allow --role worker` allows it.",
 )
 NAME_NOT_ALLOWED: Final = refusal(
@@ -224,7 +224,7 @@ DUPLICATE_ID: Final = refusal(
 )
 STALE_EPOCH: Final = refusal(
     "stale_epoch",
-    "A former leader sent a message, and a newer one leads.",
+    "A former leader sent a message, but a newer leader exists.",
     "Nothing: the former leader steps down.",
 )
 
@@ -263,7 +263,7 @@ OVERTAKEN: Final = refusal(
 )
 NOT_WELCOMED: Final = refusal(
     "not_welcomed",
-    "The worker has not been welcomed by this leader yet.",
+    "The leader has not accepted the worker yet.",
     "Nothing: the URL is sent again.",
 )
 LACKS: Final = refusal(

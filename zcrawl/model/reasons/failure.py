@@ -36,11 +36,11 @@ TOTAL_TIMEOUT: Final = failure(
 RESET: Final = failure(
     "reset",
     "The server closed the connection before it answered.",
-    "Retry later. If it goes on, lower politeness.rate and politeness.concurrency.",
+    "Retry later. If it happens again, lower politeness.rate and politeness.concurrency.",
 )
 TRUNCATED: Final = failure(
     "truncated",
-    "Less came than the server announced, or a compressed body ended too early.",
+    "The body is shorter than the server announced, or a compressed body ended too early.",
     "Retry later with `zcrawl retry JOB --reason truncated`.",
 )
 HTTP2: Final = failure(
@@ -147,7 +147,7 @@ PROXIES_DOWN: Final = failure(
 ENGINE: Final = failure(
     "engine",
     "zcrawl's own HTTP engine failed, for example closed while in use. It is tried again.",
-    "Nothing, unless it stays: then report it with the line of the log.",
+    "Nothing. If it happens often, report it with the line of the log.",
 )
 BROWSER: Final = failure(
     "browser",
@@ -200,7 +200,7 @@ PARSE_MEMORY: Final = failure(
 PARSE_DIED: Final = failure(
     "parse_died",
     "The process that read the page ended. It is tried again.",
-    "If it stays, check the machine's memory and the kernel's log.",
+    "If it happens again, check the machine's memory and the kernel's log.",
 )
 TOO_MANY_STEPS: Final = failure(
     "too_many_steps",
@@ -248,7 +248,7 @@ PARSER_TIMEOUT: Final = failure(
 )
 MIDDLEWARE_ERROR: Final = failure(
     "middleware_error",
-    "A middleware raised an exception, or made something of a request or item that it may not.",
+    "A middleware raised an exception, or changed a request or item in a way that is not allowed.",
     "Report it to the plugin's author, or remove it from `middlewares`.",
 )
 EXECUTOR_ERROR: Final = failure(
@@ -263,7 +263,7 @@ EXECUTOR_TIMEOUT: Final = failure(
 )
 PLUGIN_STUCK: Final = failure(
     "plugin_stuck",
-    "Calls of plugins that were given up still run, so the worker calls no more of them.",
+    "Too many plugin calls that took too long are still running, so the worker makes no new ones.",
     "Restart the worker, and report the plugin that hangs to its author.",
 )
 
@@ -282,7 +282,7 @@ ATTEMPT_OVERDUE: Final = failure(
 BAD_RESULT: Final = failure(
     "bad_result",
     "A worker's result could not be stored.",
-    "Look at the master's log for `bad_result`. Check that master and workers have one version.",
+    "Look at the master's log for `bad_result`. Check that all nodes have the same version.",
 )
 RESULT_UNSENDABLE: Final = failure(
     "result_unsendable",
@@ -298,7 +298,7 @@ INTERNAL_ERROR: Final = failure(
 BAD_EXTRA: Final = failure(
     "bad_extra",
     "The stored body, headers or meta of a spider's request cannot be read.",
-    "Check that all nodes have one version, then run the job again.",
+    "Check that all nodes have the same version, then run the job again.",
 )
 FETCH: Final = failure(
     "fetch",

@@ -28,9 +28,9 @@ class ParameterForm(enum.Enum):
 class Reason(NamedTuple):
     """A registered reason. `also`: further classes that the same code occurs in.
 
-    `stays_due` is what a skip means for jobs that crawl again (`frontier.recrawl`): nobody
-    requested the page, so nothing is known of it, and the next run requests it. Other skips count
-    as a look at the page. What failed stays due in any case, or is gone by its status.
+    `stays_due` is for jobs that crawl again (`frontier.recrawl`). If it is true, the page was not
+    requested, so the next run requests it. Other skips count as a visit of the page. Failed pages
+    stay due in any case, or are gone by their status.
 
     A named tuple, because `dataclasses` would take milliseconds of each start.
     """
@@ -45,7 +45,7 @@ class Reason(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """The code with its parameter, as people read it: `http_STATUS`."""
+        """Return the code with its parameter, as people read it: `http_STATUS`."""
         return self.code + self.form.value
 
     @property
@@ -53,7 +53,7 @@ class Reason(NamedTuple):
         return (self.kind, *self.also)
 
     def covers(self, text: str) -> bool:
-        """Whether a stored or sent reason is this one, with or without its parameter."""
+        """Return whether a stored or sent reason is this one, with or without its parameter."""
         if text == self.code:
             return self.form is not ParameterForm.STATUS
         rest = text.removeprefix(self.code)
@@ -99,7 +99,7 @@ def skip(
     also: tuple[ReasonKind, ...] = (),
     stays_due: bool = False,
 ) -> str:
-    """Register a reason of what is left out; return its code."""
+    """Register a reason to leave something out; return its code."""
     return _add(ReasonKind.SKIP, code, meaning, remedy, form, also, stays_due)
 
 
@@ -111,7 +111,7 @@ def failure(
     form: ParameterForm = ParameterForm.NONE,
     also: tuple[ReasonKind, ...] = (),
 ) -> str:
-    """Register a reason of what failed; return its code."""
+    """Register a reason of a failure; return its code."""
     return _add(ReasonKind.FAILURE, code, meaning, remedy, form, also)
 
 
@@ -140,10 +140,10 @@ def refusal(
 
 
 def with_detail(code: str, detail: str) -> str:
-    """Return the form of a reason that explains itself: `schema: price`."""
+    """Return a reason with its detail: `schema: price`."""
     return f"{code}: {detail}"
 
 
 def without_detail(text: str) -> str:
-    """Return the code of a reason that explains itself."""
+    """Return the code of a reason without its detail."""
     return text.partition(":")[0]

@@ -9,7 +9,7 @@ from zcrawl.model.reasons.reason import REASONS, Reason, ReasonKind
 
 __all__ = ["MODULES", "REASONS", "all_reasons", "find_reason", "reasons_page", "similar_codes"]
 
-# Imported for what they register; named, so that a new module is not forgotten here.
+# These imports register the reasons; each module is named, so that none is forgotten.
 MODULES = (skip, failure, waiting, usage, cluster, storage)
 
 TITLES: Final = {
@@ -20,7 +20,7 @@ TITLES: Final = {
 }
 ABOUT: Final = {
     ReasonKind.SKIP: "A URL, a link or an item is left out. Nothing failed.",
-    ReasonKind.FAILURE: "A URL failed. Passing failures are tried again first (`fetch.retries`).",
+    ReasonKind.FAILURE: "A URL failed. Temporary failures are tried again first (`fetch.retries`).",
     ReasonKind.WAITING: "A host or a run makes no requests for the moment.",
     ReasonKind.REFUSAL: "A command, a message, a file or a setting is not accepted.",
 }
@@ -29,7 +29,7 @@ HEAD: Final = """\
 
 <!-- Written by `make docs/reasons.md` from zcrawl/model/reasons; do not edit it by hand. -->
 
-Whatever is skipped, fails, waits or is refused has a reason. Its code is short and stable.
+Everything that is skipped, fails, waits or is refused has a reason. Its code is short and stable.
 `zcrawl job`, `zcrawl export --failed`, the console, logs and error messages (`[code]`) show it.
 `zcrawl reasons` prints this list, `zcrawl reasons CODE` one entry.
 
@@ -47,7 +47,7 @@ def all_reasons() -> list[Reason]:
 
 
 def find_reason(text: str) -> Reason | None:
-    """Return the reason that a text is, with or without a parameter (`http_404`), or None."""
+    """Return the reason of a text, with or without a parameter (`http_404`), or None."""
     exact = REASONS.get(text)
     if exact is not None and exact.covers(text):
         return exact
@@ -55,7 +55,7 @@ def find_reason(text: str) -> Reason | None:
 
 
 def similar_codes(text: str) -> list[str]:
-    """Return registered codes that a mistyped one may have meant, the nearest first."""
+    """Return registered codes that are similar to a mistyped one, the nearest first."""
     import difflib  # after a mistake only; the shared nouns import no other package of zcrawl
 
     text = text.strip().lower().replace("-", "_")

@@ -74,7 +74,7 @@ MAX_PAGES: Final = skip(
 )
 HOST_PAGE_LIMIT: Final = skip(
     "host_page_limit",
-    "The run has scope.max_pages_per_host pages of this host already.",
+    "The run already has scope.max_pages_per_host pages of this host.",
     "Raise scope.max_pages_per_host and run the job again.",
     stays_due=True,
 )
@@ -104,7 +104,7 @@ DUPLICATE: Final = skip(
 )
 REDIRECT_TARGET: Final = skip(
     "redirect_target",
-    "Another URL of the run redirected to this page and has given its items already.",
+    "Another URL of the run redirected to this page, so its items are already stored.",
     "Nothing, or set scope.collapse_redirects = false to fetch both.",
 )
 REDIRECTED: Final = skip(
@@ -119,12 +119,12 @@ NEAR_DUPLICATE: Final = skip(
 )
 NOT_DUE: Final = skip(
     "not_due",
-    "An earlier run has this page, and it is too early to look at it again.",
+    "An earlier run has this page, and it is too early to fetch it again.",
     "Nothing, or lower recrawl.interval and recrawl.min_interval.",
 )
 UNCHANGED: Final = skip(
     "unchanged",
-    "The page is as an earlier run found it (304, or the same content). It counts as done.",
+    "The page has not changed since an earlier run (304, or the same content). It counts as done.",
     "Nothing: the earlier run has its items.",
 )
 
@@ -132,7 +132,7 @@ UNCHANGED: Final = skip(
 
 TRAP_URL_LENGTH: Final = skip(
     "trap_url_length",
-    "The URL is longer than traps.max_url_length, as in an endless space of URLs.",
+    "The URL is longer than traps.max_url_length. Sites that make endless URLs have such ones.",
     "Raise traps.max_url_length; 0 means no limit.",
 )
 TRAP_SEGMENTS: Final = skip(
@@ -199,8 +199,8 @@ SKIPPED: Final = skip(
 
 SITEMAP_TOO_LARGE: Final = skip(
     "sitemap_too_large",
-    "The sitemap is larger than 50 MB. What was read until there counts.",
-    "Ask the site to split it, as the sitemap protocol demands.",
+    "The sitemap is larger than 50 MB. Entries before that point were used.",
+    "Ask the site to split it, as the sitemap protocol requires.",
 )
 SITEMAP_TOO_MANY: Final = skip(
     "sitemap_too_many",
@@ -209,8 +209,8 @@ SITEMAP_TOO_MANY: Final = skip(
 )
 SITEMAP_BROKEN: Final = skip(
     "sitemap_broken",
-    "The sitemap cannot be read to its end. What was read until there counts.",
-    "Open the sitemap in a browser. It may not be a sitemap, or be cut off.",
+    "The sitemap cannot be read to its end. Entries before that point were used.",
+    "Open the sitemap in a browser. It may be cut off, or not be a sitemap at all.",
 )
 SITEMAP_ENTRY_LOST: Final = skip(
     "sitemap_entry_lost",
@@ -289,12 +289,12 @@ STAY_DUE: Final = frozenset(reason.code for reason in REASONS.values() if reason
 
 
 def duplicate_of(url: str) -> str:
-    """Return the reason of a request whose page is that of `url`, as long as the column allows."""
+    """Return the reason of a request whose page is that of `url`, cut to the column's length."""
     return f"{DUPLICATE} of {url}"[:MOST_STORED]
 
 
 def is_duplicate(text: str) -> bool:
-    """Whether a stored reason is `duplicate of …`."""
+    """Return whether a stored reason is `duplicate of …`."""
     return text.startswith(f"{DUPLICATE} of ")
 
 

@@ -29,17 +29,17 @@ COMMIT_UNKNOWN: Final = refusal(
 STORE_CORRUPT: Final = refusal(
     "store_corrupt",
     "The database file is damaged.",
-    "Restore a backup, or move the file away to start anew.",
+    "Restore a backup, or move the file away to start with an empty database.",
 )
 STORE_LOST: Final = refusal(
     "store_lost",
     "The database was removed, emptied or replaced by an older copy.",
-    "Restore it together with its -wal file, or follow the message to go on with what is there.",
+    "Restore it together with its -wal file, or follow the message to continue without it.",
 )
 STORE_BEHIND: Final = refusal(
     "store_behind",
     "The database lacks commits that it had confirmed, as after a failover to an older copy.",
-    "Check the replication of the database. Workers begin anew by themselves.",
+    "Check the replication of the database. Workers restart by themselves.",
 )
 STORE_DATA: Final = refusal(
     "store_data",
@@ -48,7 +48,7 @@ STORE_DATA: Final = refusal(
 )
 STORE_READONLY: Final = refusal(
     "store_readonly",
-    "The database server accepts no writes, as a replica does.",
+    "The database server does not accept writes; it may be a replica.",
     "Put the primary into database.urls, or make the server writable.",
 )
 STORE_UNWRITABLE: Final = refusal(
@@ -69,7 +69,7 @@ STORE_TLS: Final = refusal(
 NO_DATABASE: Final = refusal(
     "no_database",
     "There is no database here.",
-    "Check --data or database.urls. `zcrawl crawl` makes one, `master --create-database` too.",
+    "Check --data or database.urls. `zcrawl crawl` and `master --create-database` make one.",
 )
 SCHEMA_NEWER: Final = refusal(
     "schema_newer",
@@ -84,7 +84,7 @@ TOO_MANY_CONNECTIONS: Final = refusal(
 DUPLICATE_KEY: Final = refusal(
     "duplicate_key",
     "A row existed already: another leader wrote, or a commit was repeated. The leader reloads.",
-    "Nothing. If it stays, check that one cluster uses the database.",
+    "Nothing. If it happens often, check that only one cluster uses the database.",
 )
 FENCED: Final = refusal(
     "fenced",
@@ -93,8 +93,8 @@ FENCED: Final = refusal(
 )
 NO_PAGE: Final = refusal(
     "no_page",
-    "A result says that a request is done and has no page.",
-    "Please report it. Check that master and workers have one version.",
+    "A result says that a request is done, but it has no page.",
+    "Please report it. Check that master and workers have the same version.",
 )
 RESULT_GAP: Final = refusal(
     "result_gap",
@@ -111,7 +111,7 @@ BAD_ITEM: Final = refusal(
 
 BLOBS_UNAVAILABLE: Final = refusal(
     "blobs_unavailable",
-    "The place for bodies does not answer. It is tried again.",
+    "The storage of bodies does not answer. It is tried again.",
     "Check bodies.url, or the disk of the data folder.",
 )
 S3_UNAVAILABLE: Final = refusal(
@@ -124,7 +124,7 @@ BAD_S3_URL: Final = refusal(
 )
 NO_BLOB: Final = refusal(
     "no_blob",
-    "A kept body is not there any more.",
+    "A stored body no longer exists.",
     "Check that bodies.url is still the same place. The archive is written without it.",
 )
 BAD_BLOB_NAME: Final = refusal(
@@ -134,7 +134,7 @@ BAD_BLOB_NAME: Final = refusal(
 )
 BODIES_NOT_SHARED: Final = refusal(
     "bodies_not_shared",
-    "Bodies have no place that all hosts of the cluster reach.",
+    "There is no storage for bodies that all machines of the cluster can reach.",
     "Set bodies.url = 's3://…', or a shared folder and bodies.shared = true.",
 )
 
@@ -168,7 +168,7 @@ OUTPUT_CLOSED: Final = refusal(
 OUTPUT_ROWS_GONE: Final = refusal(
     "output_rows_gone",
     "Rows that an output must write again are not in the database any more.",
-    "The job was deleted in between, or the database is an older copy. Restore it or export anew.",
+    "The job was deleted meanwhile, or the database is an older copy. Restore it or export again.",
 )
 OUTPUT_TIMEOUT: Final = refusal(
     "output_timeout",

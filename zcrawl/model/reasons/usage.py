@@ -13,7 +13,7 @@ ERROR: Final = refusal(
 )
 INTERNAL: Final = refusal(
     "internal",
-    "A bug of zcrawl: the command failed with an error that it does not know.",
+    "A bug in zcrawl: the command failed with an unexpected error.",
     "Run it again with ZCRAWL_DEBUG=1 and report the traceback.",
 )
 INTERRUPTED: Final = refusal(
@@ -50,7 +50,7 @@ EXISTS: Final = refusal(
 )
 DATA_UNWRITABLE: Final = refusal(
     "data_unwritable",
-    "The data folder cannot be made or written.",
+    "The data folder cannot be created or written.",
     "Choose another folder with --data, or correct its permissions.",
 )
 DATA_NOT_PRIVATE: Final = refusal(
@@ -99,13 +99,13 @@ JOB: Final = refusal(
 BAD_SPEC: Final = refusal(
     "bad_spec",
     "A stored job cannot be read or run by this version.",
-    "Submit the job file again with `zcrawl submit --update`, and use one version everywhere.",
+    "Submit the job file again with `zcrawl submit --update`; use the same version everywhere.",
     form=ParameterForm.DETAIL,
     also=(ReasonKind.SKIP, ReasonKind.FAILURE),
 )
 BAD_EXPRESSION: Final = refusal(
     "bad_expression",
-    "A regular expression is wrong, too large, or needs what RE2 does not have.",
+    "A regular expression is wrong, too large, or uses a feature that RE2 does not have.",
     "Correct it at the position in the message; docs/job-file.md has a table of differences.",
     form=ParameterForm.DETAIL,
     also=(ReasonKind.SKIP,),
@@ -122,7 +122,7 @@ BAD_PATH: Final = refusal(
 )
 BAD_CHOICE: Final = refusal(
     "bad_choice",
-    "A key has a value that does not exist.",
+    "The value of a key is not one of the allowed values.",
     "Use one of the values in the message.",
 )
 PASSWORD_IN_URL: Final = refusal(
@@ -147,17 +147,17 @@ BAD_SECRET: Final = refusal(
 )
 PATH_NOT_ALLOWED: Final = refusal(
     "path_not_allowed",
-    "The job names a file or place that the cluster does not let jobs use.",
+    "The job names a file or place that the cluster does not allow for jobs.",
     "Use a relative path, or let an operator add the place to outputs.allow or worker.tls_files.",
 )
 PRIVATE_NOT_ALLOWED: Final = refusal(
     "private_not_allowed",
-    "The job wants private addresses, and the masters do not let jobs reach them.",
+    "The job wants private addresses, but the masters do not allow them for jobs.",
     "Remove fetch.allow_private, or set cluster.allow_private = true on the masters.",
 )
 CODE_NOT_ALLOWED: Final = refusal(
     "code_not_allowed",
-    "The job brings a spider's file, and the masters do not let jobs bring code.",
+    "The job contains a spider's file, but the masters do not accept code in jobs.",
     "Set cluster.allow_code = true on the masters, or install the spider as a package.",
     form=ParameterForm.DETAIL,
     also=(ReasonKind.WAITING,),
@@ -170,7 +170,7 @@ BAD_SPIDER: Final = refusal(
 )
 BAD_HASH: Final = refusal(
     "bad_hash",
-    "The job's code is not what its hash says.",
+    "The job's code does not match its hash.",
     "Do not write [code] yourself; `zcrawl submit` puts the spider's file there.",
 )
 NO_HANDLER: Final = refusal(
@@ -203,7 +203,7 @@ PLUGIN_MISSING: Final = refusal(
 )
 PLUGIN_BROKEN: Final = refusal(
     "plugin_broken",
-    "A plugin is installed and cannot be loaded or made.",
+    "A plugin is installed, but it cannot be loaded or created.",
     "The message has the error. Check its options below [plugins] and its version.",
 )
 MISSING_EXTRA: Final = refusal(
@@ -213,7 +213,7 @@ MISSING_EXTRA: Final = refusal(
 )
 NO_BROWSER: Final = refusal(
     "no_browser",
-    "The job wants a browser, and Playwright or Chromium is not installed here.",
+    "The job needs a browser, but Playwright or Chromium is not installed here.",
     "pip install 'zcrawl[browser]', then install Chromium: docs/browser.md.",
 )
 NO_SUCH_FIELD: Final = refusal(

@@ -31,7 +31,7 @@ ENDING: Final = waiting(
 MOVING: Final = waiting(
     "moving",
     "Another worker still has hosts that share the limits of this one.",
-    "Nothing: it moves as soon as that worker has finished.",
+    "Nothing: the host moves as soon as that worker has finished.",
 )
 
 # ---------------------------------------------------------------- pace and limits
@@ -69,12 +69,12 @@ SHARED: Final = waiting(
 THROTTLED: Final = waiting(
     "throttled",
     "The host asked for fewer requests (429, 503 or Retry-After), so they are slowed down.",
-    "Nothing: it gets faster when it answers well. Lower politeness.rate if it happens often.",
+    "Nothing: requests get faster when it answers well. Lower politeness.rate if it happens often.",
 )
 RETRY: Final = waiting(
     "retry",
     "Failed URLs of the host wait for their next attempt.",
-    "Nothing. fetch.retries sets how often it is tried.",
+    "Nothing. fetch.retries sets how often each is tried.",
 )
 AWAY: Final = waiting(
     "away",
@@ -90,10 +90,10 @@ HOURS: Final = waiting(
 # ---------------------------------------------------------------- people and workers
 
 PAUSED: Final = waiting(
-    "paused", "The jobs of the host are paused.", "`zcrawl resume JOB` goes on with them."
+    "paused", "The jobs of the host are paused.", "`zcrawl resume JOB` continues them."
 )
 PAUSED_BY_REQUEST: Final = waiting(
-    "paused by request", "A person paused the run.", "`zcrawl resume JOB` goes on with it."
+    "paused by request", "A person paused the run.", "`zcrawl resume JOB` continues it."
 )
 NO_WORKER: Final = waiting(
     "no_worker",
@@ -102,7 +102,7 @@ NO_WORKER: Final = waiting(
 )
 WORKER_FULL: Final = waiting(
     "worker_full",
-    "The host's worker has as many requests as it takes.",
+    "The host's worker has as many requests as it accepts.",
     "Raise worker.slots, or add workers.",
 )
 INHERITED: Final = waiting(
@@ -122,7 +122,7 @@ CANONICAL_VERSION: Final = waiting(
 
 HOST_WAITS: Final = waiting(
     "host_waits",
-    "The host has to wait long, so its worker gave the URLs back to the leader.",
+    "The host must wait for a long time, so its worker gave the URLs back to the leader.",
     "Nothing: they are sent again when the host is due.",
 )
 DRAINING: Final = waiting(

@@ -44,7 +44,7 @@ def apply_results(session: Session, command: ApplyResults) -> Applied:
 
 
 class _Batch:
-    """One batch on its way; the dicts and lists are what will be written."""
+    """One batch while it is applied; its dicts and lists hold the rows to write."""
 
     def __init__(self, session: Session, command: ApplyResults) -> None:
         self._session = session
@@ -236,7 +236,7 @@ class _Batch:
             run.skipped += 1
             key = (run.id, "skipped", reason_name(change.reason))
             self._tallies[key] += 1
-            if change.detail:  # most skips are what the job asked for
+            if change.detail:  # most skips are intended by the job and have no detail
                 self._examples.add(key, seq, change.detail)
         for kind, data in change.others:
             self._items.append((self._ids.take("items"), run.id, seq, kind, data))
@@ -264,7 +264,7 @@ class _Batch:
 
             remember(session, self._ids, self._endings, self._now)
         save_runs(session, self._touched.values())
-        self._tallies.update(self._admission.skipped)  # `+` would leave out what is taken back
+        self._tallies.update(self._admission.skipped)  # `+` would drop negative counts
         save_tallies(session, self._tallies)
         self._examples.save()
         self._write_pace()
@@ -290,7 +290,7 @@ class _Batch:
             )
 
     def _write_pace(self) -> None:
-        """A host's next moment only moves forward."""
+        """Write the next start of each host; it only moves forward."""
         session, next_at = self._session, self._next_at
         select = "SELECT id, next_at FROM hosts WHERE id IN ({})"
         stored = dict(session.all_in(select, (), next_at)) if next_at else {}

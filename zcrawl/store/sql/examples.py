@@ -1,8 +1,8 @@
 """Examples of tallies: the first requests of each reason, with what happened to them.
 
-Written in the transaction that ends the request, so that neither a failover nor a result that
-comes twice changes them. Most batches have none and pay nothing. An example leaves when its
-request is tried again, is found to be another's page, or is deleted with its run.
+Written in the transaction that ends the request, so that neither a failover nor a repeated result
+changes them. Most batches have none and cost nothing. An example is removed when its request is
+tried again, turns out to be a duplicate, or is deleted with its run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Key = tuple[int, str, str]  # (run, kind, name), as in `tallies`
 
 
 class Examples:
-    """What one transaction adds and drops; `save` writes it: first what goes, then what fits."""
+    """The examples that one transaction adds and drops; `save` drops first, then adds."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -23,11 +23,11 @@ class Examples:
         self._dropped: dict[int, list[int]] = {}  # run → seqs
 
     def add(self, key: Key, seq: int, detail: str) -> None:
-        """Offer a request as an example. It is kept while there is room."""
+        """Offer a request as an example. It is stored if there is room."""
         self._new.setdefault(key, {}).setdefault(seq, detail)
 
     def drop(self, run: int, seq: int) -> None:
-        """The request does not end so any more."""
+        """Remove the example of a request that now ends in another way."""
         self._dropped.setdefault(run, []).append(seq)
         for key in [key for key in self._new if key[0] == run]:
             self._new[key].pop(seq, None)
@@ -59,7 +59,7 @@ class Examples:
 
 
 def first_examples(session: Session, run: int) -> list[ExampleRow]:
-    """Of each tally the example with the lowest number, by kind and name."""
+    """Return the example with the lowest number for each tally, by kind and name."""
     rows = session.all(
         "SELECT e.kind, e.name, q.url, e.detail FROM examples e JOIN requests q ON q.seq = e.seq "
         "WHERE e.run = ? AND e.seq = (SELECT MIN(o.seq) FROM examples o WHERE o.run = e.run "
@@ -73,6 +73,6 @@ def first_examples(session: Session, run: int) -> list[ExampleRow]:
 
 
 def kept_details(session: Session, run: int) -> dict[int, str]:
-    """What happened to requests that failed or were skipped: number → detail."""
+    """Return the details of requests that failed or were skipped: number → detail."""
     select = "SELECT seq, detail FROM examples WHERE run = ? AND kind IN ('failed', 'skipped')"
     return dict(session.all(select, (run,)))

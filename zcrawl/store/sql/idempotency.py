@@ -1,6 +1,6 @@
-"""What keeps a client's request from being carried out twice: its answer, stored in the transaction
-that does it. FindReply for whoever asks again, and Forget for the answers and watermarks that
-nobody asks about any more.
+"""Stored answers, so that a client's request is not carried out twice. The answer is stored in the
+transaction that carries out the request. FindReply returns it to a client that repeats the request;
+Forget removes old answers and watermarks.
 
 Called by `store` and its parts after the epoch check; it commits afterwards.
 """
@@ -19,7 +19,7 @@ TEXT_CHARS = 255  # of the columns
 
 
 def stored_reply(session: Session, request: str) -> bytes | None:
-    """The answer that was given under this id; None: nothing was done under it."""
+    """Return the stored answer to a request id; None: it was not carried out."""
     select = "SELECT job, run, reply FROM client_requests WHERE id = ?"
     row = session.one(select, (request,))
     if row is None:
@@ -55,7 +55,7 @@ def keep_run_reply(
 
 
 def given_before(session: Session, action: ClientAction | None) -> bytes:
-    """The answer to a request that is done already; empty if it has to be done."""
+    """Return the answer to a request that was already carried out; else empty."""
     return b"" if action is None else stored_reply(session, action.request) or b""
 
 
@@ -72,7 +72,7 @@ def find_reply(session: Session, query: FindReply) -> FoundReply:
 
 
 def forget(session: Session, command: Forget) -> Forgotten:
-    """Few rows at a time: whoever commits results waits behind it."""
+    """Remove old rows, few at a time, because the commits of results wait meanwhile."""
     for worker, incarnation in command.streams:
         session.run(
             "DELETE FROM workers WHERE worker = ? AND incarnation = ? AND moved_at < ?",

@@ -1,5 +1,5 @@
-"""SetDrain, SetWish, and where a retry stands: what people asked for and what outlives the leader
-that was asked. Each is stored in the transaction that does it, or before anything is done.
+"""SetDrain, SetWish and the position of a retry: requests of people that stay valid after a change
+of the leader. Each is stored in the transaction that carries it out, or before.
 
 Called by `store` and its parts after the epoch check; it commits afterwards.
 """
@@ -48,7 +48,7 @@ def set_drain(session: Session, command: SetDrain) -> DrainSet:
             "INSERT INTO drains (worker, life, created_at) VALUES (?, ?, ?)",
             (command.worker, command.life, command.now),
         )
-    elif command.on:  # asked for again, of a node that may have been started anew
+    elif command.on:  # requested again; the node may have been restarted meanwhile
         update = "UPDATE drains SET life = ? WHERE worker = ?"
         session.run(update, (command.life, command.worker))
     else:
@@ -114,7 +114,7 @@ def _retry_row(row: tuple[str, str, str, str, float, int, int, str, int, int]) -
 
 
 def keep_retry(session: Session, command: RetryDead, after: int, changed: int) -> None:
-    """Where it stands, with the part of it that this transaction does."""
+    """Store the position of a retry, in the transaction that does one part of it."""
     action = command.client_action
     place = (after, changed, action.request)
     if session.run("UPDATE retries SET after_seq = ?, changed = ? WHERE request = ?", place):

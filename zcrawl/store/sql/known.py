@@ -1,7 +1,7 @@
-"""What jobs remember of pages across their runs: read, written, forgotten.
+"""Read, write and remove the pages that jobs remember across their runs.
 
 Used by the other modules of `store.sql`, always inside one transaction, and only for runs of jobs
-that remember their pages. What is decided is decided in `frontier.recrawl`.
+that remember their pages. `frontier.recrawl` makes the decisions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLACE = "id, job, url_key, url, host, depth, label, extra"
 
 
 class OfJob(Protocol):
-    """The part of a run that counts here."""
+    """The part of a run that is used here."""
 
     id: int
     job: int
@@ -57,7 +57,7 @@ Ending: TypeAlias = tuple[int, OfJob, RequestState, int, str, Traits | None]
 def known_pages(
     session: Session, job: int, keys: Iterable[bytes]
 ) -> dict[bytes, tuple[int, KnownPage]]:
-    """key → (id, what is known of it)"""
+    """Return key → (id, known page)."""
     select = f"SELECT url_key, id, {_STATES} FROM known_pages WHERE job = ? AND url_key IN ({{}})"
     return {row[0]: (row[1], _page(row[2:])) for row in session.all_in(select, (job,), keys)}
 
@@ -100,7 +100,7 @@ def _values(page: KnownPage) -> tuple[Any, ...]:
 
 
 def remember(session: Session, ids: Taker, endings: Sequence[Ending], now: float) -> None:
-    """What their jobs know of these requests' pages from now on."""
+    """Store what the jobs know about the pages of these requests."""
     select = (
         "SELECT seq, url_key, url, host, depth, label, extra FROM requests "
         f"WHERE prio <> {SITEMAP_PRIO} AND seq IN ({{}})"
@@ -154,13 +154,13 @@ def _write(
 
 
 def remember_unasked(session: Session, ids: Taker, run: OfJob, seqs: Sequence[int]) -> None:
-    """Requests that a run left queued when it ended: the next run goes on with them."""
-    dead = RequestState.DEAD  # as one that failed: nobody knows how the page is
+    """Store requests that were still queued when a run ended, for the next run."""
+    dead = RequestState.DEAD  # stored like a failure, because the page was not fetched
     remember(session, ids, [(seq, run, dead, 0, "", None) for seq in seqs], 0.0)
 
 
 def forget(session: Session, job: int, limit: int) -> int:
-    """Remove up to `limit` pages of a job that is no more; how many there were."""
+    """Remove up to `limit` pages of a deleted job; return how many there were."""
     select = "SELECT id FROM known_pages WHERE job = ? LIMIT ?"
     ids = [id for (id,) in session.all(select, (job, limit))]
     session.run_in("DELETE FROM known_pages WHERE id IN ({})", (), ids)

@@ -1,7 +1,7 @@
-"""peewee without the driver for MySQL, for those who open SQLite only.
+"""Load peewee without the driver for MySQL, for processes that open only SQLite.
 
-peewee imports every driver that is installed, and PyMySQL brings `cryptography` along: a tenth of
-what a crawl's start loads. `dialects.mysql` hands the driver to peewee when it is needed.
+peewee imports every installed driver, and PyMySQL imports `cryptography`: a tenth of the modules
+that the start of a crawl loads. `dialects.mysql` gives the driver to peewee when it is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DRIVERS: Final = ("pymysql", "MySQLdb")
 
 
 def load() -> None:
-    """Called before whatever imports peewee; changes nothing once it is loaded."""
+    """Load peewee; call this before any import of it. A second call changes nothing."""
     if "peewee" in sys.modules or not sys.modules.keys().isdisjoint(DRIVERS):
         return
     modules: dict[str, Any] = sys.modules

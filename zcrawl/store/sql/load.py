@@ -1,4 +1,4 @@
-"""TakeOver and Reload: the epoch, and what a leader loads before it assigns anything (rule
+"""TakeOver and Reload: set the epoch, and load the state before anything is assigned (rule
 `takeover`). Also the small writes of a leader: grants, its lease, the cursors of output files.
 
 Called by `store`, which begins and commits.
@@ -29,7 +29,7 @@ from zcrawl.store.sql.submit import encode_path
 
 
 def take_over(session: Session, command: TakeOver, stored: int) -> Loaded:
-    """`stored` is the epoch that was read with a lock; 0: nobody ever led."""
+    """Take over with a new epoch. `stored` is the old one, read with a lock; 0: no leader yet."""
     epoch = max(stored + 1, command.hint)
     raise_epoch(session, command, epoch)
     return load(session, epoch, command.shard)
@@ -102,7 +102,7 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
 
 
 def grant_hosts(session: Session, command: GrantHosts) -> Done:
-    owners_of = dict(command.owners)  # the last word on a host counts
+    owners_of = dict(command.owners)  # the last entry of a host counts
     rows = [(msgspec.json.encode(owners), bool(owners), id) for id, owners in owners_of.items()]
     session.update_many("hosts", ("owners", "owned"), "id", rows)
     return Done()

@@ -1,7 +1,7 @@
-"""The fingerprints of a run's pages: looked up and written within the transaction of a batch.
+"""Read and write the fingerprints of a run's pages, within the transaction of a batch.
 
-A part of `apply`; batches of runs that do not ask for it never come here. What is
-decided is decided in `near`.
+A part of `apply`, used only for runs that look for near duplicates. `store.near` makes the
+decisions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class NearPages:
     def __init__(
         self, session: Session, changes: Iterable[Change], runs: Mapping[int, RunRecord]
     ) -> None:
-        self.skipped: list[int] = []  # requests that ended otherwise than their results said
+        self.skipped: list[int] = []  # requests skipped here, although their results said done
         self._session = session
         self._rules = {id: duplicates_of(run.spec) for id, run in runs.items()}
         self._originals: dict[tuple[int, int], list[Original]] = defaultdict(list)
@@ -44,7 +44,7 @@ class NearPages:
         return run in self._rules and self._rules[run].near != OFF
 
     def judge(self, change: Change, url: bytes) -> Change:
-        """The change as the job wants it; a page that resembles no other is an original now."""
+        """Return the change as the job wants it; a page without near duplicates is an original."""
         if not self._asks(change.run):
             return change
         rules, fingerprint = self._rules[change.run], fingerprint_in(change)
@@ -69,7 +69,7 @@ class NearPages:
 
 
 def forget_fingerprints(session: Session, run: int, limit: int) -> bool:
-    """Remove about `limit` rows of a run that is deleted; whether there were any."""
+    """Remove about `limit` rows of a deleted run; return whether there were any."""
     select = "SELECT band FROM fingerprints WHERE run = ? ORDER BY band LIMIT ?"
     rows = session.all(select, (run, limit))
     if rows:

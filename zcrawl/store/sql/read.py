@@ -1,4 +1,4 @@
-"""The queries: refills of the frontier's window, and what people and output files ask for.
+"""The queries: refills of the frontier's window, views for people, rows for output files.
 
 Called by `store` on the reader's connection, inside one read transaction each.
 """
@@ -140,12 +140,12 @@ def read_items(session: Session, query: ReadItems) -> Items:
 
 
 def find_items(session: Session, query: FindItems) -> FoundItems:
-    """A search reads in chunks, and no further than SEARCHED_ITEMS: the reader has more to do."""
+    """Search in chunks, at most SEARCHED_ITEMS items, because the reader has other work too."""
     text = query.text.casefold()
     rows: list[FoundItem] = []
     before, looked = query.before, 0
     of_run = "" if query.run is None else "run = ? AND "
-    # What was rejected or recorded is no item.
+    # Rejected items and captured exchanges have another kind.
     values = (Kept.ITEM,) if query.run is None else (query.run, Kept.ITEM)
     while True:
         chunk = session.all(
@@ -169,7 +169,7 @@ def read_failed(session: Session, query: ReadFailed) -> Failures:
         return Failures([])
     rows = _failed_rows(session, query, ">= 2", query.reason)
     derived = skip_reason(run.state, run.reason) if run.state.ended else None
-    if derived is not None and query.reason in ("", derived):  # what no sweep has reached yet
+    if derived is not None and query.reason in ("", derived):  # rows that are not swept yet
         rows = sorted([*rows, *_failed_rows(session, query, "= 0", "")])[: query.limit]
     details = kept_details(session, query.run)
     return Failures([_failed_row(row, run, details) for row in rows])

@@ -1,7 +1,6 @@
-"""The rows of pages that redirects have led to: looked up and changed in a batch's transaction.
+"""Read and change the rows of redirect targets, within the transaction of a batch.
 
-A part of `apply`; a batch without redirects never comes here. What is decided is
-decided in `redirects`.
+A part of `apply`, used only for batches with redirects. `store.redirects` makes the decisions.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ class RedirectTargets:
         tallies: TallyChanges,
         examples: Examples,
     ) -> None:
-        """`updates`, `tallies` and `examples` are the batch's own."""
-        self.skipped: list[int] = []  # requests that ended otherwise than their results said
+        """Read the targets of a batch; `updates`, `tallies` and `examples` are shared with it."""
+        self.skipped: list[int] = []  # requests skipped here, although their results said done
         self.remembered: list[Ending] = []  # of pages whose items came by a redirect
         self._admission, self._updates, self._tallies = admission, updates, tallies
         self._examples = examples
@@ -66,14 +65,14 @@ class RedirectTargets:
                 self._by_key[(run, bytes(key))] = self._by_seq[seq] = target
 
     def moved(self, change: Change, state: RequestState) -> None:
-        """The batch has changed a row."""
+        """Note that the batch has changed a row."""
         target = self._by_seq.get(change.seq)
         if target is not None:
             target.state, target.reason = state, change.reason
             target.attempts, target.status = change.attempts, change.status
 
     def judge(self, run: RunRecord, change: Change, own_url: str) -> Change:
-        """The change as it is to be applied; the row of the page that answered is made to fit."""
+        """Return the change to apply; adapt the row of the page that answered."""
         final = change.final
         if final is None or change.state is not RequestState.DONE:
             return change
@@ -101,7 +100,7 @@ class RedirectTargets:
                 final, skip=REDIRECT_TARGET, label=self._labels[change.seq]
             )
             seq = self._admission.add(run, link, final.depth, change.seq, own_url)
-        if run.recall is not None:  # in later runs it is asked for by itself
+        if run.recall is not None:  # later runs request the target directly
             self.remembered.append((seq, run, change.state, change.status, "", change.traits))
         return change
 

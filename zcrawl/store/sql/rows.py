@@ -22,7 +22,7 @@ from zcrawl.store.sql.dialects.dialect import Session
 if TYPE_CHECKING:
     from zcrawl.frontier.recrawl import KnownPage
 
-Blob = bytes  # a record has a field of that name
+Blob = bytes  # an alias, because a record has a field named `bytes`
 RUN_COLUMNS = (
     "r.id, r.job, j.name, r.state, r.reason, r.spec, r.max_pages, r.seed_hosts, r.seeding, "
     "r.created_at, r.started_at, r.ended_at, "
@@ -41,7 +41,7 @@ _strings = msgspec.json.Decoder(tuple[str, ...]).decode
 
 @functools.lru_cache(maxsize=64)
 def _netlocs(stored: bytes) -> tuple[str, ...]:
-    """Cached: a run with 100,000 seed hosts would pay 5 ms for it in every commit."""
+    """Decode netlocs. Cached, because 100,000 seed hosts would cost 5 ms in every commit."""
     return _strings(stored)
 
 
@@ -124,7 +124,7 @@ class RunRecord(msgspec.Struct):
             self.hosts_changed = True
 
     def end(self, state: RunState, reason: str, now: float, tallies: TallyChanges) -> None:
-        """What is pending counts as skipped from now on; its rows are swept later."""
+        """End the run. Pending requests now count as skipped; their rows are swept later."""
         self.state, self.reason, self.ended_at, self.seeding = state, reason, now, False
         tallies[(self.id, "skipped", skip_reason(state, reason))] += self.pending
         self.skipped += self.pending
@@ -256,7 +256,7 @@ def host_rows(session: Session, ids: Iterable[int]) -> list[HostRow]:
 
 
 def queued_row(row: tuple[Any, ...]) -> QueuedRow:
-    """From a row of QUEUED_SELECT."""
+    """Return the QueuedRow of a row of QUEUED_SELECT."""
     run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label, extra, traits = row
     return QueuedRow(
         run,
@@ -278,8 +278,8 @@ def queued_row(row: tuple[Any, ...]) -> QueuedRow:
 class Admission:
     """New requests of one transaction: SELECT the existing keys, INSERT the rest.
 
-    `links` are all that may be admitted; `add` admits one, `save` writes them. What a job
-    remembers of a page comes with its request, or says that it is not due.
+    `links` are all that may be admitted; `add` admits one, `save` writes them. If the job remembers
+    a page, its request gets that data, or is skipped because it is not due.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class Admission:
             select = "SELECT url_key FROM requests WHERE run = ? AND url_key IN ({})"
             known_keys = {key for (key,) in session.all_in(select, (run,), keys)}
             self._known[run] = known_keys
-            # Of every link: where variants collapse, two origins have one key.
+            # For every link, because two origins can share a key when variants collapse.
             origins.update(link.origin for link in of_run if link.key not in known_keys)
             record = runs.get(run)
             if record is not None and record.recall is not None:
@@ -321,7 +321,7 @@ class Admission:
     def add(
         self, run: RunRecord, link: NewLink, depth: int, parent: int | None, parent_url: str | None
     ) -> int:
-        """Admit the link, unless the run knows its key: then 0. Else the new request's seq."""
+        """Admit the link and return the seq of its request; 0 if the run knows its key."""
         known_keys = self._known[run.id]
         key = link.key
         if key in known_keys:
@@ -358,7 +358,7 @@ class Admission:
         return seq
 
     def added(self, run: int, key: Blob) -> tuple[int, str] | None:
-        """(seq, why it is skipped) of a request that this transaction has admitted. Slow."""
+        """Return (seq, skip reason) of a request that this transaction has admitted. Slow."""
         if key not in self._known.get(run, ()):
             return None
         for row in self._inserts:
@@ -367,7 +367,7 @@ class Admission:
         return None
 
     def skip_otherwise(self, run: RunRecord, seq: int, reason: str) -> None:
-        """Give a request that this transaction has admitted as skipped another reason."""
+        """Change the skip reason of a request that this transaction has admitted."""
         at = next(at for at, row in enumerate(self._reasons) if row[2] == seq)
         state, before, _ = self._reasons[at]
         self._reasons[at] = (state, reason, seq)
@@ -375,7 +375,7 @@ class Admission:
         self.skipped[(run.id, "skipped", reason)] += 1
 
     def _recall(self, run: RunRecord, key: Blob) -> tuple[str, Blob]:
-        """(why it is not asked for now, what its request carries)"""
+        """Return (reason why the page is not due, stored data for its request)."""
         _, page = self._remembered.get(run.id, {}).get(key, (0, None))
         if page is None:
             return "", b""
@@ -387,6 +387,6 @@ class Admission:
         self._session.insert_many("hosts", "id, origin, owners", self._new_hosts)
         columns = "seq, run, url_key, url, host, prio, depth, parent, label, extra"
         self._session.insert_many("requests", columns, self._inserts)
-        # Few, and so a second statement is cheaper than two more columns in the one above.
+        # Few rows, so a second statement is cheaper than two more columns in the one above.
         self._session.update_many("requests", ("state", "reason"), "seq", self._reasons)
         self._session.update_many("requests", ("known",), "seq", self._validators)

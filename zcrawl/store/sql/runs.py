@@ -1,4 +1,4 @@
-"""ChangeRun, Sweep, RetryDead, CountCrash: what happens to a run besides its results.
+"""ChangeRun, Sweep, RetryDead, CountCrash: changes of a run other than results.
 
 Called by `store` after the epoch check; it commits afterwards.
 """
@@ -80,7 +80,7 @@ def _change(session: Session, run: RunRecord, command: ChangeRun) -> None:
 
 
 def cancel_offline(session: Session, command: CancelOffline, epoch: int) -> RunChanged:
-    """`epoch` is the one that this transaction takes, if it changes anything."""
+    """Cancel a run without a leader. `epoch` is the new epoch, if anything changes."""
     run = load_run(session, command.run)
     if run is not None and run.state.ended:
         return RunChanged(RUN_ENDED, run.row())
@@ -133,7 +133,7 @@ def sweep(session: Session, command: Sweep) -> Swept:
 
 
 def _skip_rows(session: Session, run: RunRecord, limit: int | None = None) -> int:
-    """Skip what is queued, at most `limit` rows; return how many there were."""
+    """Skip queued rows, at most `limit`; return how many there were."""
     select = "SELECT seq FROM requests WHERE run = ? AND state = 0"
     if limit is None:
         seqs = [seq for (seq,) in session.all(select, (run.id,))]
@@ -154,8 +154,8 @@ def _skip_rows(session: Session, run: RunRecord, limit: int | None = None) -> in
 
 
 def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
-    """Examples, items, then requests with their pages, then the run itself, and with the last run
-    of its job what that remembers; True: call again."""
+    """Delete examples, items, requests with their pages, and the run itself; with the last run of
+    a job also its known pages. Return True if there is more to delete."""
     from zcrawl.store.sql.known import forget
     from zcrawl.store.sql.near import forget_fingerprints
 
@@ -208,7 +208,7 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
         (run.id, RequestState.DEAD, after, *values, command.limit),
     )
     if dead and run.state is RunState.COMPLETED:
-        # What it skipped when it ended stays skipped, also what no sweep has reached yet.
+        # Rows that the end of the run skipped stay skipped, also those that are not swept yet.
         _skip_rows(session, run)
         run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
     tallies = TallyChanges()
@@ -251,7 +251,7 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
 def _end_retry_early(
     session: Session, command: RetryDead, run: RunRecord | None, changed: int
 ) -> Retried:
-    """Its run cannot go on. What was queued before is the answer; a refusal if that was nothing."""
+    """End a retry whose run cannot continue. The answer is the count so far; refused if it is 0."""
     end_retry(session, command.client_action.request)
     if run is None:
         return Retried(NO_SUCH_RUN, [], [], None, 0, False)

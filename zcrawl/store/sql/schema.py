@@ -5,20 +5,17 @@ The models are the one description of the schema; the hot statements are raw SQL
 SQLite and MySQL (types, indexes) comes from the dialect; no name is a reserved word in either.
 `store` calls `migrate` before anything else.
 
-The tables of what people asked for and what outlives a transaction.
+The tables of requests of people (drains, wishes, retries): each leader loads them at its takeover
+and continues from there (`master.desk.actions`).
 
-Whoever leads loads them at its takeover and goes on from there: `master.desk.actions`.
-
-The tables of what pages are recognised by.
+The tables that recognise pages:
 
 `known_pages` belongs to jobs, across their runs, and only jobs with `recrawl.incremental` have rows
 in it; `fingerprints` belongs to runs that look for near duplicates. No column holds text, so that
 the tables are the same whichever way they were made.
 
-The tables that keep anything from being done twice.
-
-Both would grow for ever, so the leader removes what nobody can ask about any more: `master.pruning`
-says what that is.
+The tables that prevent repeats (watermarks, answers to clients): both would grow for ever, so the
+leader removes rows that are no longer needed (`master.pruning`).
 """
 
 from __future__ import annotations
@@ -60,7 +57,7 @@ def default(value: str) -> dict[str, Any]:
 
 
 class DrainTable(peewee.Model):
-    """Workers that get no work until they are undrained, or their node is started anew."""
+    """Workers that get no work until they are undrained, or their node is restarted."""
 
     worker = peewee.CharField(255, primary_key=True)
     life = peewee.BigIntegerField()
@@ -82,7 +79,7 @@ class WishTable(peewee.Model):
 
 
 class RetryTable(peewee.Model):
-    """Retries that are under way. The last part removes its row and stores the answer."""
+    """Unfinished retries. The last part removes its row and stores the answer."""
 
     request = peewee.CharField(255, primary_key=True)
     run = peewee.BigIntegerField()
@@ -156,7 +153,7 @@ class WorkerTable(peewee.Model):
 
 
 class ClientRequestTable(peewee.Model):
-    """What clients had done, so that a repeat is answered and not done again."""
+    """Requests of clients that were carried out, so that a repeat only gets the answer."""
 
     id = peewee.CharField(255, primary_key=True)
     job = peewee.BigIntegerField()
@@ -250,7 +247,7 @@ class RunTable(peewee.Model):
 
 
 class RequestTable(peewee.Model):
-    """A sequential primary key: a random one falls to a quarter of the speed beyond 1 M rows."""
+    """Requests. The primary key is sequential: a random one is four times slower at 1 M rows."""
 
     seq = IdField(primary_key=True)
     run = peewee.BigIntegerField()
@@ -294,7 +291,7 @@ class HostTable(peewee.Model):
 
 
 class RobotsTable(peewee.Model):
-    """The newest robots.txt of a host. Apart from `hosts`, whose rows stay small."""
+    """The newest robots.txt of a host. A separate table keeps the rows of `hosts` small."""
 
     host = IdField(primary_key=True)
     status = peewee.IntegerField()
@@ -323,7 +320,7 @@ class PageTable(peewee.Model):
 
 
 class ItemTable(peewee.Model):
-    """The index holds the id too, on both backends: a run's items in order."""
+    """Items. On both backends the index also has the id, so a run's items come in order."""
 
     id = IdField(primary_key=True)
     run = peewee.BigIntegerField()
@@ -405,7 +402,7 @@ def _create(session: Session, dialect: Dialect) -> None:
     database = session.database
     options = dialect.table_options(session)
     with database.bind_ctx(MODELS):
-        if database.get_tables():  # DDL is no part of a transaction on MySQL: begun and never used
+        if database.get_tables():  # an interrupted creation: on MySQL, DDL has no transaction
             database.drop_tables([model for model in MODELS if model is not SchemaVersionTable])
         else:
             _create_table(session, SchemaVersionTable, options)
@@ -427,14 +424,14 @@ def _create_table(session: Session, model: type[peewee.Model], options: str) -> 
 
 
 def add_column(session: Session, table: str, column: str, definition: str) -> None:
-    """Harmless when it is there: a migration may have been cut short."""
+    """Add a column unless it exists, because a migration may have been interrupted."""
     names = [metadata.name for metadata in session.database.get_columns(table)]
     if column not in names:
         session.run(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
 
 
 def _add_fields(session: Session, model: type[peewee.Model], *names: str) -> None:
-    """Columns in the words of their model, so that both ways lead to the same table."""
+    """Add columns as their model defines them, so that old and new databases are equal."""
     for name in names:
         context: Any = session.database.get_sql_context()
         ddl, _ = context.sql(model._meta.fields[name].ddl(context)).query()
@@ -448,7 +445,7 @@ def _tell_the_leaders_connection(session: Session) -> None:
 
 
 def _add_labels_and_kinds(session: Session) -> None:
-    """Extraction: the block that reads a request, what besides items is kept; parts of outputs."""
+    """Add columns for extraction (block of a request, kind of a record) and for output parts."""
     add_column(session, "requests", "label", "VARCHAR(100) NOT NULL DEFAULT ''")
     add_column(session, "items", "kind", "SMALLINT NOT NULL DEFAULT 0")
     add_column(session, "outputs", "part", "BIGINT NOT NULL DEFAULT 0")
@@ -466,7 +463,7 @@ def _keep_cookies(session: Session) -> None:
 
 
 def _add_manners(session: Session) -> None:
-    """What is known of hosts beyond their pace; the canonical links of pages."""
+    """Add columns for the health of hosts, and for canonical links of pages."""
     _add_fields(session, HostTable, "slow", "failures", "opens")
     _add_fields(session, PageTable, "canonical", "alternates")
     if "robots" not in session.database.get_tables():
@@ -484,7 +481,7 @@ def _add_extras(session: Session) -> None:
 
 
 def _remember_pages(session: Session) -> None:
-    """What jobs know of pages across their runs."""
+    """Add the table of pages that jobs know across their runs."""
     _add_fields(session, RunTable, "unchanged", "recall")
     _add_fields(session, RequestTable, "known")
     if "known_pages" not in session.database.get_tables():
@@ -506,7 +503,7 @@ def _keep_addresses(session: Session) -> None:
 
 
 def _tell_ages_and_askers(session: Session) -> None:
-    """When watermarks moved; the answers to all that clients had done, and who asked for it."""
+    """Add times of watermarks, stored answers to clients, and who sent the requests."""
     _add_fields(session, WorkerTable, "moved_at")
     _add_fields(session, ClientRequestTable, "what", "asked_by", "via", "reply")
     indexes = [index.name for index in session.database.get_indexes("client_requests")]
@@ -524,7 +521,7 @@ def _keep_pieces_of_outputs(session: Session) -> None:
 
 
 def _tell_canonical_versions(session: Session) -> None:
-    """By which version of the canonical form the keys of a run are made; until now it was one."""
+    """Add the version of the canonical form of a run's keys; existing runs have version 1."""
     _add_fields(session, RunTable, "canonical")
 
 
@@ -578,7 +575,7 @@ def _create_missing(
 
 
 def read_version(session: Session, where: str) -> int:
-    """0: an empty database. Refuses what is no database of ours, or a newer one."""
+    """Return the schema version; 0: empty database. Refuse foreign and newer databases."""
     tables = session.database.get_tables()
     if not tables:
         return 0

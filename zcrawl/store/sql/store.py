@@ -1,9 +1,9 @@
 """The store on a relational database. One command is one fenced transaction; errors of the
-database are given their names here, once.
+database are translated only here.
 
-`open_sqlite` and `open_mysql` make one: a writer's and a reader's connection, each used by one
-thread at a time. A connection that was lost is made anew by the next call that needs it; while
-that fails again and again, calls are refused for a moment (see `breaker`).
+`open_sqlite` and `open_mysql` open a store. It has a connection for the writer and one for the
+reader, each used by one thread at a time. The next call replaces a lost connection. If that fails
+several times, calls are refused for a short time (see `breaker`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ T = TypeVar("T")
 
 
 def open_sqlite(path: Path | str, readonly: bool = False) -> PeeweeStore:
-    """Open or make the database file; its folder is made too. `readonly` writes nothing.
+    """Open or create the database file and its folder. `readonly` writes nothing.
 
     StoreCorrupt if the file lacks commits that were made to it (`dialects.sqlite_mark`)."""
     path = Path(path)
@@ -82,17 +82,17 @@ def open_sqlite(path: Path | str, readonly: bool = False) -> PeeweeStore:
     try:
         if not readonly:
             make_private_folder(path.parent)
-            # The system's own words, where SQLite says "unable to open". SQLite gives the files
-            # beside it the mode of this one.
+            # Open it here first, because the system's error is clearer than SQLite's "unable to
+            # open". SQLite gives its other files the mode of this one.
             new = not path.exists()
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
-            if new:  # SQLite makes durable only the names of files that it makes itself
+            if new:  # SQLite syncs the folder only for files that it creates itself
                 sync_folder(path.absolute().parent)
             tighten(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal"))
     except OSError as error:
         raise StoreError(
             f"cannot write the database {path}: {error.strerror}; choose another data folder or "
-            "correct its rights",
+            "correct its permissions",
             code=STORE_UNWRITABLE,
         ) from error
     store = PeeweeStore(SqliteDialect(path, readonly))
@@ -101,7 +101,7 @@ def open_sqlite(path: Path | str, readonly: bool = False) -> PeeweeStore:
 
 
 def open_mysql(urls: Sequence[str], readonly: bool = False, create: bool = False) -> PeeweeStore:
-    """Open the database that all these addresses name; `create` makes it when it is missing."""
+    """Open the database of these addresses; `create`: create it if it is missing."""
     try:
         from zcrawl.store.sql.dialects import mysql  # PyMySQL: an extra, and 30 ms of imports
     except ImportError as error:
@@ -128,9 +128,9 @@ class PeeweeStore:
         self._sessions: dict[str, Session] = {}
         self._breakers = {"writer": StoreBreaker(), "reader": StoreBreaker()}
         self._opened = False
-        self._epoch = 0  # the one that this process took, or 0
-        self._highest_epoch = 0  # ever seen
-        self._commits = 0  # `leaders.commits` after our last commit
+        self._epoch = 0  # the epoch of this process, or 0
+        self._highest_epoch = 0  # the highest epoch ever seen
+        self._commits = 0  # `leaders.commits` after this process's last commit
 
     # ------------------------------------------------------------ open and close
 
@@ -183,7 +183,7 @@ class PeeweeStore:
         return self._session("reader")
 
     def _session(self, role: str) -> Session:
-        """The connection of this role, made anew if it was lost."""
+        """Return the connection of this role; replace it if it was lost."""
         if not self._opened:
             raise StoreUnavailable(f"{self._dialect.where} is closed")
         session = self._sessions.get(role)
@@ -215,8 +215,8 @@ class PeeweeStore:
         return session
 
     def _begin(self, role: str, begin: Callable[[Session], None]) -> Session:
-        """A transaction on a connection that lives. Nothing is lost by a BEGIN that fails: a
-        connection that died while it was idle is replaced at once."""
+        """Begin a transaction. If the connection died while it was idle, replace it and begin
+        again; nothing can be lost by a failed BEGIN."""
         session = self._session(role)
         try:
             begin(session)
@@ -230,7 +230,7 @@ class PeeweeStore:
     # ------------------------------------------------------------ transactions
 
     def _named(self, work: Callable[[], T]) -> T:
-        """Foreign errors become errors of the port; everything else passes."""
+        """Run the work; translate errors of the database into errors of the port."""
         try:
             return work()
         except StoreError:
@@ -243,8 +243,8 @@ class PeeweeStore:
 
     def _execute(self, command: Command) -> CommandOutcome:
         if isinstance(command, TakeOver | CancelOffline):
-            # A connection made from now on is no earlier epoch's: to enter it as such would wait
-            # for the very lock that a paused leader holds, and that this takeover breaks.
+            # New connections no longer belong to an earlier epoch. To store one for that epoch
+            # would wait for the lock that a paused leader holds and that this takeover breaks.
             self._epoch = 0
         session = self._begin("writer", lambda session: self._start(session, command))
         patient = isinstance(command, TakeOver | Reload)
@@ -284,11 +284,11 @@ class PeeweeStore:
         return outcome
 
     def _run(self, session: Session, command: Command) -> tuple[CommandOutcome, int, int]:
-        """The outcome, the epoch it belongs to, and the number of this commit."""
+        """Run a command; return its outcome, its epoch, and the number of this commit."""
         shard = command.shard if isinstance(command, TakeOver | CancelOffline) else 0
         stored, commits = session.one(self._dialect.lock_epoch, (shard,)) or (0, 0)
         if isinstance(command, TakeOver):
-            # Also on a database that lost its newest rows, an epoch of ours is not used twice.
+            # Even if the database lost its newest rows, an epoch of this process is not reused.
             hint = max(command.hint, self._highest_epoch + 1)
             command = msgspec.structs.replace(command, hint=hint)
             loaded = load.take_over(session, command, stored)
@@ -301,7 +301,7 @@ class PeeweeStore:
         if command.epoch == self._epoch and commits < self._commits:
             raise Fenced(
                 f"{self._dialect.where} lacks {self._commits - commits} of our commits: it is a "
-                "copy that was behind; what it holds is loaded anew",
+                "copy that was behind; its state is loaded again",
                 code=STORE_BEHIND,
             )
         return self._do(session, command), stored, self._count(session, shard, commits)

@@ -1,5 +1,5 @@
 """SubmitJob and AddSeeds: a job, its run and its seeds, with the reply stored beside them (G1).
-AdmitKnown: what a run starts from besides its seeds.
+AdmitKnown: pages of earlier runs, from which a run starts in addition to its seeds.
 
 Called by `store` after the epoch check; it commits afterwards.
 """
@@ -115,15 +115,15 @@ def admit_known(session: Session, command: AdmitKnown) -> KnownAdmitted:
 
 
 def _with_earlier_hosts(session: Session, job: int, hosts: list[str]) -> list[str]:
-    """The default scope of the job's newest run as well: a seed that leads elsewhere may not be
-    due, and the pages behind it still belong to the crawl."""
+    """Add the default scope of the job's newest run. A seed that redirects to another host may not
+    be due now, but the pages of that host still belong to the crawl."""
     row = session.one("SELECT seed_hosts FROM runs WHERE job = ? ORDER BY id DESC LIMIT 1", (job,))
     earlier = msgspec.json.decode(row[0], type=list[str]) if row else []
     return list(dict.fromkeys([*hosts, *earlier]))
 
 
 def encode_path(path: str) -> bytes:
-    """Also a file name that is no UTF-8 keeps its bytes."""
+    """Encode a path; a file name that is not UTF-8 keeps its bytes."""
     return path.encode("utf-8", "surrogateescape")
 
 
@@ -141,7 +141,7 @@ def _repeated(session: Session, request: str) -> Submitted | None:
 
 
 def _live_job(session: Session, name: str) -> tuple[int, bytes] | None:
-    """Id and spec of the job of that name; none when all its runs are deleted."""
+    """Return id and spec of the job of that name; None if all its runs are deleted."""
     rows = session.all(
         "SELECT j.id, j.spec FROM jobs j WHERE j.name = ? AND EXISTS "
         "(SELECT 1 FROM runs r WHERE r.job = j.id AND r.state <> 'deleted')",
@@ -166,7 +166,7 @@ def _admit_seeds(
 def _admit(
     session: Session, ids: Ids, run: RunRecord, links: list[tuple[NewLink, int]], now: float
 ) -> list[QueuedRow]:
-    """Links that come from no page, each with its depth, and what that makes of the run."""
+    """Admit links that come from no page, each with its depth, and update the run."""
     tallies = TallyChanges()
     links_by_run = {run.id: [link for link, _ in links]}
     admission = Admission(session, ids, links_by_run, {run.id: run}, now)

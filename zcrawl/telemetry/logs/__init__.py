@@ -1,4 +1,4 @@
 """The log file of a process: one JSON object a line.
 
-Touches the world. Imported by roles and commands. `files` is all of it.
+Does I/O. Imported by roles and commands. `files` has all of it.
 """

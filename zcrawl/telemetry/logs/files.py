@@ -1,9 +1,9 @@
-"""Log events as JSON lines in a file, never on the terminal: that belongs to the commands.
+"""Write log events as JSON lines to a file, never to the terminal, which the commands use.
 
-Every Note of a machine becomes one event, and a few of them a second wait in the tail for those who
-read the logs of all nodes (`take_lines`). A name that comes too often is written a few times a
-second, with the number of those left out: a storm must not fill the disk. (Written by hand and not
-by structlog, whose import brings rich along and costs 100 ms of each process's start.)
+Every Note of a machine becomes one event. A few per second are also kept for consoles
+(`take_lines`). A frequent event is written a few times a second, with the number of omitted ones,
+so that it cannot fill the disk. (Not done with structlog, because it imports rich, which costs
+100 ms at each start of a process.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class EventLog:
         self._source = source
         self._line = _text_line if as_text else _json_line
         self._file: io.FileIO | None = None
-        with contextlib.suppress(OSError):  # a log that cannot be written stops no crawl
+        with contextlib.suppress(OSError):  # a crawl continues if its log cannot be written
             if not isinstance(place, int):
                 place = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
             else:
@@ -53,12 +53,12 @@ class EventLog:
             self._tail.add(name, detail, time.monotonic(), run=run)
 
     def take_lines(self) -> LogRecords | None:
-        """What has been logged since this was called last."""
+        """Return the lines that were logged since the last call."""
         return self._tail.take(time.monotonic())
 
     def quietly(self, name: str, detail: str = "", *, run: int = 0) -> bool:
-        """Without its tail, for what the watchers are told in another way. Whether it was written:
-        it was not if there are too many of its name."""
+        """Log an event that consoles get in another way, so it is not kept for them. Return whether
+        it was written; it is omitted if there are too many of its name."""
         second = int(time.monotonic())
         then, count = self._counts.get(name, (0, 0))
         left_out = 0
@@ -105,7 +105,7 @@ def _json_line(event: dict[str, Any]) -> bytes:
 
 
 def rotate(path: Path) -> None:
-    """Put a long log aside, once, at start; the one before is replaced."""
+    """Rename a long log at the start; an older renamed log is replaced."""
     with contextlib.suppress(OSError):  # there is none, or it goes on where it is
         if path.stat().st_size > ROTATE_BYTES:
             path.replace(path.with_suffix(".log.1"))

@@ -1,4 +1,4 @@
-"""What each command does to the fake store's tables. Only `store` calls it, after the epoch
+"""Carry out commands on the fake store's tables. Only `store` calls it, after the epoch
 check. A function that can refuse its data does so before its first write, so a failed command
 changes nothing.
 """
@@ -101,7 +101,7 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
     skipped: list[int] = []
     ended: list[tuple[FakeRun, FakeRequest, Change]] = []
     targets: list[RedirectTarget] = []
-    newest = tables.sequences.get("requests", 0)  # nobody can have a result for a later one
+    newest = tables.sequences.get("requests", 0)  # a result for a later number is impossible
     for change in command.changes:
         disposition = _settle(tables, change, newest, command.now)
         if disposition is Disposition.APPLIED:
@@ -213,7 +213,7 @@ def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
 
 
 def _keep_examples(tables: Tables, run: FakeRun, request: FakeRequest, change: Change) -> None:
-    """After all changes of a batch: one of them may have made this row another's page."""
+    """Store examples after all changes of a batch, because one may make this row a duplicate."""
     if (request.state, request.reason) != (change.state, change.reason):
         return
     if request.state is RequestState.DONE:
@@ -280,7 +280,7 @@ def _repeated(tables: Tables, request: str) -> Submitted | None:
 
 
 def _live_job(tables: Tables, name: str) -> FakeJob | None:
-    """The job of that name, unless all its runs are deleted: then the name is free again."""
+    """Return the job of that name; None if all its runs are deleted, so that the name is free."""
     for run in tables.runs.values():
         if run.job.name == name and run.state is not RunState.DELETED:
             return run.job

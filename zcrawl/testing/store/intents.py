@@ -1,4 +1,4 @@
-"""What people asked for in the fake store's tables: the twin of `sql.intents`.
+"""Drains, wishes and retries in the fake store's tables: the twin of `sql.intents`.
 
 Only `store` and its parts call it, after the epoch check.
 """

@@ -1,4 +1,4 @@
-"""What the fake store's jobs remember of pages across their runs. Only `testing.store` uses it."""
+"""The pages that jobs of the fake store remember across runs. Only `testing.store` uses it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FakeKnown:
 def remember(
     tables: Tables, run: FakeRun, request: FakeRequest, traits: Traits | None, now: float
 ) -> None:
-    """The request has ended, or is left over by a run that has."""
+    """Remember the page of a request that has ended, or that an ended run left queued."""
     if run.recall is None or has_sitemap_prio(request.prio) or is_start(request.url):
         return
     of_job = tables.known_pages.setdefault(run.job.id, {})
@@ -62,10 +62,10 @@ def remember(
 def remember_all(
     tables: Tables, ended: Iterable[tuple[FakeRun, FakeRequest, Change]], now: float
 ) -> None:
-    """After the batch: what its own links are admitted by is what was known before it."""
+    """Remember the pages of a batch, after its links were admitted by the earlier knowledge."""
     for run, request, change in ended:
         if change.state is not None and change.state is not RequestState.QUEUED:
-            # As it ended: a later change of the batch may have made it another's target.
+            # With the state of this change: a later one may have made the row a redirect target.
             end = replace(request, state=change.state, status=change.status, reason=change.reason)
             remember(tables, run, end, change.traits, now)
 
@@ -73,7 +73,7 @@ def remember_all(
 def remember_target(
     tables: Tables, run: FakeRun, change: Change, target: FakeRequest, now: float
 ) -> None:
-    """A page whose items came by a redirect is known as if it had been asked for by itself."""
+    """Remember a redirect target as if it had been requested directly."""
     request = replace(target, state=RequestState.DONE, status=change.status, reason="")
     remember(tables, run, request, change.traits, now)
 
@@ -89,7 +89,7 @@ def remember_unasked(tables: Tables, run: FakeRun, requests: Iterable[FakeReques
 
 
 def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str, bytes]:
-    """(why it is not asked for now, what its request carries)"""
+    """Return (reason why the page is not due, stored data for its request)."""
     if run.recall is None or link.skip or link.is_sitemap:
         return link.skip, b""
     entry = tables.known_pages.get(run.job.id, {}).get(link.key)
@@ -99,7 +99,7 @@ def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str
 
 
 def earlier_hosts(tables: Tables, run: FakeRun) -> tuple[str, ...]:
-    """The default scope of the run before it, for one that starts from what its job knows."""
+    """Return the default scope of the previous run, if the run starts from known pages."""
     runs = [other for other in tables.runs.values() if other.job is run.job and other is not run]
     return tuple(runs[-1].seed_hosts) if runs and run.recall is not None else ()
 

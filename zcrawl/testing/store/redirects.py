@@ -1,4 +1,4 @@
-"""Pages that redirects have led to, in the fake store's tables. `commands` calls it."""
+"""Redirect targets in the fake store's tables. `commands` calls it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def collapse(
     targets: list[RedirectTarget],
     now: float,
 ) -> Change:
-    """The change as it is to be applied; the row of the page that answered is made to fit. It is
-    added to `targets`; requests that end otherwise than their results said are to `skipped`."""
+    """Return the change to apply, and adapt the row of the page that answered. The row is added to
+    `targets`; requests that are skipped although their results said done, to `skipped`."""
     final = change.final
     if final is None or change.state is not RequestState.DONE:
         return change

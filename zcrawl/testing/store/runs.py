@@ -1,4 +1,4 @@
-"""What the commands on whole runs do to the fake store's tables: the twin of `sql.runs`.
+"""Carry out commands on whole runs in the fake store's tables: the twin of `sql.runs`.
 
 Only `store` calls it, after the epoch check.
 """
@@ -111,7 +111,7 @@ def _skip_rows(tables: Tables, run: FakeRun, limit: int | None) -> int:
 
 
 def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
-    """Examples, items, then requests with their pages, then the run itself; True: call again."""
+    """Delete examples, items, requests with their pages, and the run; True: call again."""
     tables.examples = {key: kept for key, kept in tables.examples.items() if key[0] != run.id}
     items = tables.items.get(run.id, {})
     for id in list(items)[:limit]:
@@ -166,7 +166,7 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
         and command.host in (0, request.host)
     ][: command.limit]
     if dead and run.state is RunState.COMPLETED:
-        _skip_rows(tables, run, None)  # what it skipped when it ended stays skipped
+        _skip_rows(tables, run, None)  # rows that the end of the run skipped stay skipped
         run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
     for request in dead:
         tables.tally(run.id, "failed", request.reason, -1)

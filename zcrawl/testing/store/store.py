@@ -1,7 +1,7 @@
 """A store in memory: deterministic, without I/O, with the same contract as the real ones.
 
-Who uses it: the simulated world (thousands of runs a minute) and the contract suite. Failures are
-injected by `faults`, which is asked before every command; a command that fails changes nothing.
+Used by the simulated world (thousands of runs a minute) and by the contract suite. `faults`, called
+before every command, injects failures; a command that fails changes nothing.
 `check()` states the invariants of a store.
 """
 
@@ -152,7 +152,7 @@ class FakeStore:
                 assert_never(query)
 
     def close(self) -> None:
-        """Nothing to close: a new leader opens the same object again."""
+        """Do nothing: a new leader uses the same object again."""
 
     # ------------------------------------------------------------ inspection
 
@@ -177,7 +177,7 @@ class FakeStore:
         return [run.row() for run in self.tables.runs.values()]
 
     def check(self) -> None:
-        """What holds after every command, whatever happened before it."""
+        """Assert the invariants that hold after every command."""
         tables = self.tables
         states: dict[int, Counter[RequestState]] = {id: Counter() for id in tables.runs}
         for request in tables.requests.values():

@@ -224,7 +224,7 @@ class Tables:
     def admit(
         self, run: FakeRun, link: NewLink, depth: int, parent: int | None, now: float
     ) -> int | None:
-        """The new request's seq, or None when the run knows the key or it is a skip."""
+        """Return the seq of the new request; None if the run knows the key or it is skipped."""
         if (run.id, link.key) in self.seqs:
             return None
         seq = self.next_id("requests")
@@ -290,7 +290,7 @@ class Tables:
         return None if parent is None else parent.url
 
     def judge(self, run: FakeRun, change: Change, skipped: list[int]) -> Change:
-        """The change as its job wants it, if its page is almost another's."""
+        """Return the change as its job wants it, if its page is a near duplicate."""
         rules, fingerprint = duplicates_of(run.spec), fingerprint_in(change)
         if rules.near == OFF:
             return change
@@ -328,14 +328,14 @@ class Tables:
             kept.setdefault(seq, detail)
 
     def drop_examples(self, seq: int) -> None:
-        """The request did not end so after all."""
+        """Remove the examples of a request that now ends in another way."""
         for key in list(self.examples):
             self.examples[key].pop(seq, None)
             if not self.examples[key]:
                 del self.examples[key]
 
     def end(self, run: FakeRun, state: RunState, reason: str, now: float) -> None:
-        """One row: what is pending counts as skipped from now on, its rows are swept later."""
+        """End a run. Pending requests now count as skipped; their rows are swept later."""
         run.state, run.reason, run.ended_at, run.seeding = state, reason, now, False
         if run.pending:
             self.tally(run.id, "skipped", skip_reason(state, reason), run.pending)

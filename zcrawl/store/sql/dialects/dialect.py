@@ -1,8 +1,8 @@
-"""What differs between databases, as two ports: a `Dialect` connects, locks and names errors, a
-`Session` is one connection with the few calls that the store's statements need.
+"""The differences between databases, as two interfaces: a `Dialect` connects, locks and translates
+errors; a `Session` is one connection with the few calls that the store's statements need.
 
-Statements are the same for all databases and are written with `?`; where a bulk write has no
-common form, a Session method says what is meant and each database does it its own way.
+Statements are the same for all databases and are written with `?`. Bulk writes have no common form,
+so each is a method of Session that every database implements in its own way.
 Implemented by `sqlite` and `mysql`; used by `sql.store*`.
 """
 
@@ -24,7 +24,7 @@ class Session(abc.ABC):
     """One connection, used by one thread at a time."""
 
     database: peewee.Database  # for the schema only
-    connection: Any  # the driver's own: statements go past peewee's query builder
+    connection: Any  # of the driver: statements do not use peewee's query builder
 
     # ------------------------------------------------------------ statements
 
@@ -36,21 +36,21 @@ class Session(abc.ABC):
 
     @abc.abstractmethod
     def run(self, sql: str, values: Row = ()) -> int:
-        """The number of rows that were found to be changed, also those that stayed equal."""
+        """Run a statement; return the number of matching rows, also if their values stay equal."""
 
     @abc.abstractmethod
     def all_in(self, sql: str, before: tuple[Any, ...], values: Iterable[Any]) -> Iterator[Any]:
-        """Rows of `sql`, whose `{}` stands for an IN list; `before` fills the marks before it."""
+        """Yield rows of `sql`, whose `{}` is an IN list; `before` fills the marks before it."""
 
     @abc.abstractmethod
     def run_in(self, sql: str, before: tuple[Any, ...], values: Iterable[Any]) -> None: ...
 
     @abc.abstractmethod
     def all_each(self, parts: Sequence[tuple[str, Row]]) -> list[Sequence[Any]]:
-        """The rows of several SELECTs of the same columns, in as few round trips as it takes."""
+        """Return the rows of several SELECTs of the same columns, in few round trips."""
 
     def utc(self) -> float:
-        """The server's clock, which all masters share; 0: it has none of its own."""
+        """Return the time of the server's clock, which all masters share; 0: it has none."""
         return 0.0
 
     # ------------------------------------------------------------ bulk writes
@@ -60,15 +60,15 @@ class Session(abc.ABC):
 
     @abc.abstractmethod
     def update_many(self, table: str, columns: Sequence[str], key: str, rows: Iterable[Row]) -> int:
-        """Each row gives the columns' new values, then the key; the number of rows found."""
+        """Update rows, each given as new values and then the key; return how many matched."""
 
     @abc.abstractmethod
     def put_many(self, table: str, keys: str, columns: str, rows: Sequence[Row]) -> None:
-        """Set `columns` of the rows with these keys, or insert them: others have defaults."""
+        """Set `columns` of the rows with these keys, or insert rows with defaults elsewhere."""
 
     @abc.abstractmethod
     def add_many(self, table: str, keys: str, column: str, rows: Sequence[Row]) -> None:
-        """The same, but add to what is there."""
+        """Add to `column` of the rows with these keys, or insert them."""
 
     # ------------------------------------------------------------ transactions
 
@@ -77,19 +77,19 @@ class Session(abc.ABC):
 
     @abc.abstractmethod
     def begin_read(self) -> None:
-        """What is read from here on to `roll_back` belongs to one moment."""
+        """Begin a consistent read: until `roll_back`, all rows are of one moment."""
 
     @abc.abstractmethod
     def commit(self) -> None: ...
 
     @abc.abstractmethod
     def roll_back(self) -> bool:
-        """Whether it is certain that nothing was applied. Never raises."""
+        """Roll back; return whether it is certain that nothing was applied. Never raises."""
 
     @property
     @abc.abstractmethod
     def lost(self) -> bool:
-        """Nothing can be asked of it any more: connect again."""
+        """Return whether the connection is lost, so that a new one is needed."""
 
     @abc.abstractmethod
     def be_patient(self, patient: bool) -> None:
@@ -100,7 +100,7 @@ class Session(abc.ABC):
 
 
 class Dialect(Protocol):
-    """One database, as its URLs or its path name it."""
+    """One database, named by its URLs or its path."""
 
     readonly: bool
     where: str  # for messages; without a password
@@ -110,28 +110,28 @@ class Dialect(Protocol):
     index_statements: tuple[str, ...]
 
     def connect(self, role: str) -> Session:
-        """An open connection that any one thread at a time may use; `role`: writer, reader."""
+        """Open a connection, for one thread at a time; `role`: writer, reader."""
 
     def table_options(self, session: Session) -> str:
-        """What follows the columns in CREATE TABLE."""
+        """Return the text after the columns in CREATE TABLE."""
 
     def migration_lock(self, session: Session) -> AbstractContextManager[None]:
-        """Nobody else changes the schema within it."""
+        """Return a context manager in which no other process changes the schema."""
 
     def before_takeover(self, session: Session, shard: int) -> None:
-        """Free the lock of `lock_epoch`, should a paused leader hold it."""
+        """Free the lock of `lock_epoch`, in case a paused leader holds it."""
 
     def keep_leading(self, session: Session, epoch: int) -> None:
-        """A leader's writer has a new connection: whoever takes over must know it."""
+        """Store the new connection of a leader's writer, so that a later leader can kill it."""
 
     def committed(self, commits: int) -> None:
-        """A transaction of a leader is durable: the database holds so many now."""
+        """Note that a leader's transaction is durable, and how many commits the database has."""
 
     def close(self) -> None:
-        """The store is closed, and its connections with it."""
+        """Release resources after the store has closed its connections."""
 
     def error(self, error: BaseException) -> StoreError | None:
-        """The error as the port names it; None: not an error of the database."""
+        """Return the error of the port; None: not an error of the database."""
 
     def commit_error(self, error: Exception, rolled_back: bool) -> StoreError:
-        """What a failed COMMIT means; `rolled_back` is what `roll_back` said after it."""
+        """Return the error of a failed COMMIT; `rolled_back` is the result of `roll_back`."""

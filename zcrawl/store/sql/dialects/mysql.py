@@ -1,14 +1,14 @@
-"""The store on MySQL or MariaDB: finding the writable server, sessions, and who holds the lock.
+"""The store on MySQL or MariaDB: find the writable server, make sessions, take over the lock.
 
-`leaders` has one row a shard. Every transaction of a leader begins with SELECT … FOR UPDATE on
-it. A shared lock would fence as well, but it lets a leader's new connection read beside its own
-old one whose COMMIT is still under way, and ExtendLease would have to upgrade it, which can
+`leaders` has one row per shard. Every transaction of a leader begins with SELECT … FOR UPDATE on
+it. A shared lock would fence as well, but then a leader's new connection could read while the
+COMMIT of its old one is still running, and ExtendLease would have to upgrade the lock, which can
 deadlock with a takeover. There is one writer, so the exclusive lock costs nothing.
 
-A leader that is paused inside a transaction keeps that lock. So the row also tells which
-connection its writer uses, and who takes over KILLs that one first. Isolation is READ COMMITTED
-for the writer (the lock is what keeps others out; gap locks would only cost) and REPEATABLE READ
-for the reader (one query may be several SELECTs).
+A leader that is paused inside a transaction keeps that lock. So the row also has the connection of
+its writer, and the next leader KILLs that connection first. Isolation is READ COMMITTED for the
+writer (the lock excludes others; gap locks would only cost time) and REPEATABLE READ for the reader
+(one query may be several SELECTs).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class MysqlDialect:
         "BLOB": "LONGBLOB",
         "TEXT": "MEDIUMTEXT",
     }
-    # No partial indexes here: the state leads, so a lane and a sweep still read queued rows only.
-    # Failed rows are found by it too and sorted; an index (run, seq) for them would cost every
-    # new link 8 % of the server's time.
+    # MySQL has no partial indexes. The state is an early column, so a lane and a sweep still read
+    # queued rows only. Failed rows are found by it too and then sorted; a separate index (run, seq)
+    # would cost 8 % of the server's time for every new link.
     index_statements: tuple[str, ...] = (
         "CREATE INDEX requests_queued ON requests (run, state, host, prio, depth, seq)",
     )
@@ -57,14 +57,14 @@ class MysqlDialect:
         self.readonly = readonly
         self.where = ", ".join(url.shown for url in urls)
         self._urls = list(urls)
-        self._current: MysqlUrl | None = None  # where the writer is; the reader follows
+        self._current: MysqlUrl | None = None  # server of the writer; the reader uses the same
         self._writer_seat: Seat | None = None
         self._kill_refused = ""
 
     # ------------------------------------------------------------ connecting
 
     def connect(self, role: str) -> MysqlSession:
-        """The first server that takes writes; for a read-only store any will do if none does."""
+        """Connect to the first writable server; a read-only store accepts any server."""
         failures: list[StoreError] = []
         spare: tuple[MysqlUrl, MysqlSession] | None = None
         for url in self._in_order():
@@ -88,10 +88,10 @@ class MysqlDialect:
         if len(failures) == 1:
             raise failures[0]
         reasons = "; ".join(str(failure) for failure in failures)
-        raise StoreUnavailable(f"no address of database.urls takes writes: {reasons}")
+        raise StoreUnavailable(f"no server in database.urls accepts writes: {reasons}")
 
     def _in_order(self) -> list[MysqlUrl]:
-        """The one in use first: a lost connection mostly means a restart, not a failover."""
+        """Return the URLs, the one in use first: most lost connections are restarts."""
         return sorted(self._urls, key=lambda url: url is not self._current)
 
     def _connect_to(self, url: MysqlUrl, role: str) -> MysqlSession:
@@ -142,8 +142,8 @@ class MysqlDialect:
             self._current = url
         if role == "writer" and not self.readonly:
             session.seat = _seat_of(session)
-            # Our own last connection may be half open: the server would keep its transaction
-            # and its lock for hours. A COMMIT that is under way there ends before the lock does.
+            # This process's last connection may be half open, and the server would keep its
+            # transaction and lock for hours. A COMMIT running there ends before its lock.
             if self._writer_seat is not None:
                 self._kill(session, self._writer_seat)
             self._writer_seat = session.seat
@@ -152,14 +152,14 @@ class MysqlDialect:
     # ------------------------------------------------------------ leaders
 
     def before_takeover(self, session: Session, shard: int) -> None:
-        """KILL the connection of the leader before us, and leave our own to the one after us.
+        """KILL the connection of the previous leader, and store ours for the next leader.
 
-        Each statement commits by itself: were we paused here, no lock would stay behind.
+        Each statement commits by itself, so a pause here leaves no lock behind.
         """
         assert isinstance(session, MysqlSession)
         held = session.one("SELECT connection, address FROM leaders WHERE shard = ?", (shard,))
         if held is None:
-            with contextlib.suppress(pymysql.err.IntegrityError):  # somebody else just did it
+            with contextlib.suppress(pymysql.err.IntegrityError):  # another master just did it
                 session.run(
                     "INSERT INTO leaders (shard, epoch, holder, taken_at) VALUES (?, 0, '', 0)",
                     (shard,),
@@ -172,10 +172,10 @@ class MysqlDialect:
         )
 
     def committed(self, commits: int) -> None:
-        """The server keeps its own log; a copy that is behind is seen by `leaders.commits`."""
+        """Do nothing: the server has its own log, and `leaders.commits` shows an old copy."""
 
     def close(self) -> None:
-        """Connections are closed by the store."""
+        """Do nothing: the store closes the connections."""
 
     def keep_leading(self, session: Session, epoch: int) -> None:
         assert isinstance(session, MysqlSession)
@@ -185,7 +185,7 @@ class MysqlDialect:
         )
 
     def _kill(self, session: MysqlSession, seat: Seat) -> None:
-        """Only the very connection: ids begin anew with a server, addresses tell them apart."""
+        """Kill a connection, identified by id and address: a restarted server reuses ids."""
         self._kill_refused = ""
         if seat[0] == session.seat[0] or seat not in _seats(session):
             return
@@ -194,7 +194,7 @@ class MysqlDialect:
         except pymysql.err.MySQLError as error:
             code = mysql_errors.code_of(error)
             if code == mysql_errors.KILL_DENIED:
-                # Told when the lock is really held; otherwise it does not matter.
+                # Shown only if the lock is really held; otherwise it does not matter.
                 self._kill_refused = (
                     f"; connection {seat[0]} ({seat[1]}) may hold the lock and could not be "
                     "killed: let all masters use the same database user, or grant CONNECTION ADMIN"
@@ -205,14 +205,14 @@ class MysqlDialect:
     # ------------------------------------------------------------ schema
 
     def table_options(self, session: Session) -> str:
-        """Binary collations that do not ignore spaces at the end, as neither does SQLite."""
+        """Use binary collations that respect spaces at the end, as SQLite does."""
         (version,) = session.one("SELECT VERSION()")
         collation = "utf8mb4_nopad_bin" if "maria" in version.lower() else "utf8mb4_0900_bin"
         return f" ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {collation}"
 
     @contextlib.contextmanager
     def migration_lock(self, session: Session) -> Iterator[None]:
-        """Masters that start at the same time migrate once; DDL commits by itself here."""
+        """Lock by name, so that masters that start together migrate once; DDL commits by itself."""
         name = "zcrawl." + hashlib.blake2b(self._urls[0].database.encode()).hexdigest()[:32]
         session.be_patient(True)
         if session.one("SELECT GET_LOCK(?, ?)", (name, SCHEMA_LOCK_WAIT_S))[0] != 1:
@@ -246,7 +246,7 @@ class MysqlDialect:
 
 
 def _seats(session: MysqlSession) -> set[Seat]:
-    """All connections of our user; of everybody with the PROCESS privilege."""
+    """Return all connections of our user, or of all users with the PROCESS privilege."""
     return {(int(row[0]), str(row[2])) for row in session.all("SHOW PROCESSLIST")}
 
 
@@ -275,7 +275,7 @@ def tls_options(url: MysqlUrl) -> dict[str, Any]:
 
 
 def create_database(urls: Sequence[MysqlUrl]) -> None:
-    """Make the database that the addresses name, on the first server that takes it."""
+    """Create the database of these addresses on the first server that accepts it."""
     failure: Exception | None = None
     for url in urls:
         try:

@@ -1,4 +1,4 @@
-"""Errors of MySQL, MariaDB and PyMySQL under the names of the port.
+"""Translate errors of MySQL, MariaDB and PyMySQL into the errors of the port.
 
 The numbers are the servers' own; both families share those below 1900. Called by
 `mysql` and `mysql_session`.
@@ -58,14 +58,17 @@ _NOT_COMMITTED: Final = READONLY | _FULL | {1047, 1205, 1213}
 
 
 def code_of(error: BaseException) -> int:
-    """The server's or the driver's number; -1: none."""
+    """Return the error number of the server or the driver; -1: none."""
     if isinstance(error, pymysql.err.MySQLError) and error.args and isinstance(error.args[0], int):
         return error.args[0]
     return -1
 
 
 def named_error(error: BaseException, where: str, user: str, database: str) -> StoreError | None:
-    """None: not an error of the database. `where` is shown, so it holds no password."""
+    """Return the error of the port; None: not an error of the database.
+
+    `where` is shown, so it must not contain a password.
+    """
     if isinstance(error, StoreError):
         return None
     error = _unwrapped(error)
@@ -82,7 +85,7 @@ def named_error(error: BaseException, where: str, user: str, database: str) -> S
 
 
 def _unwrapped(error: BaseException) -> BaseException:
-    """What peewee wrapped, if it did."""
+    """Return the driver's error without peewee's wrapping."""
     if isinstance(error, peewee.PeeweeException):
         for inner in (*error.args[:1], error.__cause__, error.__context__):
             if isinstance(inner, pymysql.err.MySQLError):
@@ -95,7 +98,9 @@ def _by_code(code: int, text: str, where: str, user: str, database: str) -> Stor
     if code in LOST:
         return StoreUnavailable(f"{where}: the connection was lost: {text} ({code})")
     if code in READONLY:
-        return StoreUnavailable(f"{message}: the server takes no writes", code=STORE_READONLY)
+        return StoreUnavailable(
+            f"{message}: the server does not accept writes", code=STORE_READONLY
+        )
     if code in UNREACHABLE:
         return StoreUnavailable(f"cannot reach the database {where}: {text}")
     if code in _TRY_AGAIN:
@@ -105,8 +110,8 @@ def _by_code(code: int, text: str, where: str, user: str, database: str) -> Stor
     if code in _FULL:
         return DiskFull(f"{message}: free some space on the server, then go on")
     if code == DUPLICATE_KEY:
-        # The fenced leader is the only writer: a key that is there twice means that its picture
-        # of the database is wrong. Nothing was applied, but it must reload.
+        # The fenced leader is the only writer, so a duplicate key means that its memory differs
+        # from the database. Nothing was applied, but it must reload.
         return CommitUnknown(message, code=ROW_EXISTS)
     if code in _BAD_DATA:
         return StoreDataError(f"this cannot be stored: {text} ({code})")
@@ -130,7 +135,7 @@ def _by_code(code: int, text: str, where: str, user: str, database: str) -> Stor
 
 
 def commit_error(error: Exception, named: StoreError, where: str) -> StoreError:
-    """What a failed COMMIT means: only some answers say for certain that nothing was applied."""
+    """Return the error of a failed COMMIT. Only some answers mean that nothing was applied."""
     if code_of(error) in _NOT_COMMITTED:
         return named
     return CommitUnknown(f"{where}: the commit's outcome is unknown: {error}")

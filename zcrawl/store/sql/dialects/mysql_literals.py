@@ -1,4 +1,4 @@
-"""Values as MySQL writes them in the text of a statement, and `?` statements filled with them.
+"""Write values as MySQL literals, and fill them into `?` statements.
 
 PyMySQL escapes on the client too, but value by value through four calls; here a row costs one
 dictionary look-up a value. Only `'` and `\\` need an escape: the session's sql_mode is ours (no
@@ -56,7 +56,7 @@ def literal(value: Any) -> str:
 
 
 def row_literal(row: Sequence[Any]) -> str:
-    """`(1,'a',NULL)`"""
+    """Return a row as text: `(1,'a',NULL)`."""
     try:
         return f"({','.join([_WRITERS[type(value)](value) for value in row])})"
     except KeyError:  # a type that is not written by itself
@@ -65,12 +65,12 @@ def row_literal(row: Sequence[Any]) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _pieces(sql: str) -> list[str]:
-    """The text around the marks. No statement has a `?` that is not a mark."""
+    """Return the text around the marks. No statement has a `?` that is not a mark."""
     return sql.split("?")
 
 
 def filled(sql: str, values: Sequence[Any]) -> str:
-    """The statement with its marks replaced; `%` and all other text stays as it is."""
+    """Return the statement with its marks replaced; all other text, also `%`, stays."""
     if not values:
         return sql
     first, *rest = _pieces(sql)
@@ -84,7 +84,7 @@ def filled(sql: str, values: Sequence[Any]) -> str:
 
 
 def split_rows(prefix: str, rows: Iterable[str], suffix: str, most: int) -> Iterable[str]:
-    """Statements `prefix row,row,… suffix` of at most `most` characters, or of one row."""
+    """Yield statements `prefix row,row,… suffix` of at most `most` characters, or of one row."""
     chunk: list[str] = []
     size = 0
     for row in rows:

@@ -22,16 +22,16 @@ from zcrawl.store.sql.dialects.mysql_errors import USELESS, code_of
 from zcrawl.store.sql.dialects.mysql_literals import filled, literal, row_literal, split_rows
 
 READ_TIMEOUT_S: Final = 8.0  # a stalled connection is noticed after this long
-PATIENT_TIMEOUT_S: Final = 120.0  # a load or a migration may compute for so long
+PATIENT_TIMEOUT_S: Final = 120.0  # the longest time of a load or a migration
 IN_LENGTH: Final = 500
 STATEMENT_CHARS: Final = 1_000_000  # longer statements gain nothing and hold more memory
 UNION_LENGTH: Final = 100  # SELECTs in one UNION ALL: its parsing grows faster than their number
-FEW_GROUPS: Final = 8  # so many UPDATE … IN are cheaper than one UPDATE with a join
+FEW_GROUPS: Final = 8  # up to this number, UPDATE … IN is cheaper than one UPDATE with a join
 PACKET_MARGIN: Final = 1024
 
 
-# A connection's id, and its client's address as the server's process list shows it. Ids begin
-# anew when a server is restarted; both together name one connection.
+# A connection's id, and its client's address as the server's process list shows it. Ids start
+# again when a server is restarted; both together identify one connection.
 Seat: TypeAlias = tuple[int, str]
 
 
@@ -59,7 +59,7 @@ class MysqlSession(Session):
             return int(self._cursor.execute(data))
         except pymysql.err.MySQLError as error:
             if code_of(error) in USELESS:
-                self.abandon()  # the caller hears what happened, and the next one connects again
+                self.abandon()  # the caller gets the error, and the next call connects again
             raise
 
     def all(self, sql: str, values: Row = ()) -> Sequence[Any]:
@@ -88,7 +88,7 @@ class MysqlSession(Session):
             self._send(statement)
 
     def all_each(self, parts: Sequence[tuple[str, Row]]) -> list[Sequence[Any]]:
-        """A UNION ALL whose rows begin with the number of their part."""
+        """Run the parts as a UNION ALL whose rows begin with the number of their part."""
         answers: list[list[Any]] = [[] for _ in parts]
         for start in range(0, len(parts), UNION_LENGTH):
             chunk = parts[start : start + UNION_LENGTH]
@@ -121,7 +121,7 @@ class MysqlSession(Session):
             self._send(statement)
 
     def update_many(self, table: str, columns: Sequence[str], key: str, rows: Iterable[Row]) -> int:
-        """Rows that get equal values share a statement; many different ones are joined to a
+        """Update rows with few statements: one for all rows with equal values, or a join with a
         table of literals. Row by row, each would cost a round trip."""
         groups: dict[Row, list[Any]] = defaultdict(list)
         for row in rows:
@@ -172,7 +172,7 @@ class MysqlSession(Session):
             with contextlib.suppress(Exception):  # whatever it is, the caller hears "not certain"
                 self._send("ROLLBACK")
                 return True
-            self.abandon()  # its state is not known: the server rolls back when it sees us go
+            self.abandon()  # its state is unknown; the server rolls back when the client is gone
         return False
 
     @property
@@ -180,7 +180,7 @@ class MysqlSession(Session):
         return not self.connection.open or not self.is_current()
 
     def abandon(self) -> None:
-        """Close without a word; what the server still does is settled when it is found dead."""
+        """Drop the connection without a message; the dialect kills its rest on the server."""
         with contextlib.suppress(Exception):  # it is being thrown away
             self.connection._force_close()
 

@@ -1,4 +1,4 @@
-"""The store on SQLite: connecting, its statements' own forms, its errors.
+"""The store on SQLite: connections, bulk statements, and errors.
 
 SQLite never loses a connection and runs statements without a round trip, so bulk writes are
 `executemany` of a prepared statement.
@@ -126,7 +126,7 @@ class SqliteSession(Session):
         return False
 
     def be_patient(self, patient: bool) -> None:
-        """It is: nothing here has a timeout but the wait for the lock."""
+        """Do nothing: only the wait for the lock has a timeout here."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -142,7 +142,7 @@ def _update(table: str, columns: tuple[str, ...], key: str) -> str:
 
 
 def padded(values: Iterable[Any]) -> Iterator[list[Any]]:
-    """Chunks whose lengths are among IN_LENGTHS; the last value is repeated."""
+    """Yield chunks whose lengths are in IN_LENGTHS; the last value is repeated."""
     rest = list(values)
     longest = IN_LENGTHS[-1]
     for start in range(0, len(rest), longest):
@@ -156,8 +156,8 @@ class SqliteDialect:
 
     lock_epoch = "SELECT epoch, commits FROM leaders WHERE shard = ?"
     field_types: ClassVar[dict[str, str]] = {"ZC_ID": "INTEGER", "ZC_BYTES": "BLOB"}
-    # Partial: a final row leaves the index instead of moving within it, so the index stays as
-    # small as the frontier and a sweep or a lane count reads queued rows only.
+    # Partial indexes: a final row is removed instead of moved, so the index stays as small as the
+    # frontier, and a sweep or a lane count reads queued rows only.
     index_statements: tuple[str, ...] = (
         "CREATE INDEX requests_queued ON requests (run, host, prio, depth, seq) WHERE state = 0",
         "CREATE INDEX requests_failed ON requests (run, seq) WHERE state >= 2",
@@ -170,7 +170,7 @@ class SqliteDialect:
         self._mark = CommitMark(path)
 
     def committed(self, commits: int) -> None:
-        with contextlib.suppress(OSError):  # the commit stands; an older mark only shows less
+        with contextlib.suppress(OSError):  # the commit is valid; an older mark only detects less
             self._mark.write(commits)
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class SqliteDialect:
         return contextlib.nullcontext()  # the migration's own BEGIN IMMEDIATE is enough
 
     def before_takeover(self, session: Session, shard: int) -> None:
-        """Nothing: all who may write share this machine, and a dead process holds no lock."""
+        """Do nothing: all writers are on this machine, and a dead process holds no lock."""
 
     def keep_leading(self, session: Session, epoch: int) -> None:
         """Never called: a SQLite connection is never lost."""
@@ -246,11 +246,11 @@ class SqliteDialect:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return StoreCorrupt(
                 f"{self.where} is damaged or no database ({error}); restore it from a backup, or "
-                f"move all {self._path.name}* files away to start anew"
+                f"move all {self._path.name}* files away to start with an empty one"
             )
         if extended in _UNIQUE:
-            # The fenced leader is the only writer: a key that is there twice means that its
-            # picture of the database is wrong. Nothing was applied, but it must reload.
+            # The fenced leader is the only writer, so a duplicate key means that its memory
+            # differs from the database. Nothing was applied, but it must reload.
             return CommitUnknown(f"{self.where}: {error}", code=DUPLICATE_KEY)
         if code in _BAD_DATA:
             return StoreDataError(f"this cannot be stored: {error}")
@@ -260,7 +260,7 @@ class SqliteDialect:
 
 
 def _raw(error: BaseException) -> BaseException:
-    """What SQLite raised, without peewee's wrapping."""
+    """Return the error of SQLite without peewee's wrapping."""
     if isinstance(error, peewee.PeeweeException) and error.args:
         return error.args[0] if isinstance(error.args[0], BaseException) else error
     return error

@@ -1,16 +1,13 @@
-"""The files of a SQLite database: how it is opened for reading, checked and marked.
+"""The files of a SQLite database: open it read-only, check it, and mark its commits.
 
-How a SQLite database that is only read is named to SQLite. Used by the store and by `doctor`.
+The mark is a small file next to the database. It says how many commits the database must have at
+least. SQLite does not notice when the write-ahead log is missing or emptied, although the newest
+commits are then gone; the mark shows it. After each commit, its number (`leaders.commits`) is
+written to the mark, and every open of the database compares them first. Invariant: a number in the
+mark was committed before.
 
-A mark beside a SQLite database: how many commits the database must hold at least.
-
-SQLite takes a database whose write-ahead log is missing or emptied for a whole one: the newest
-commits are gone, and nothing says so. The mark says it. After each commit its number
-(`leaders.commits`) is written here, so the mark is never ahead of the database; whoever opens the
-database compares them first. Invariant: a number in the mark was committed before.
-
-The file is written in place, without fsync except every few seconds: a process that is killed loses
-none of it, a power cut a few seconds, and an older mark is as true, it only shows less. Used by
+The mark is written in place, with fsync only every few seconds. A killed process loses nothing of
+it, a power cut a few seconds. An older mark is still true; it only detects less. Used by
 `sql.store.open_sqlite`, `roles.offline` and `doctor`.
 """
 
@@ -32,12 +29,12 @@ FileCondition: TypeAlias = Literal["whole", "unreadable", "damaged"]
 
 
 def quick_check(path: Path) -> tuple[FileCondition, str]:
-    """Whether SQLite can read the database and finds it whole; else what is wrong."""
+    """Check whether SQLite can read the database and finds no damage; return what is wrong."""
     try:
         uri = readonly_uri(path)
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.OperationalError as error:  # it may be as whole as ever
+    except sqlite3.OperationalError as error:  # the file itself may be undamaged
         return "unreadable", str(error)
     except sqlite3.DatabaseError as error:
         return "damaged", str(error)
@@ -45,15 +42,18 @@ def quick_check(path: Path) -> tuple[FileCondition, str]:
 
 
 def readonly_uri(path: Path) -> str:
-    """A database in WAL mode makes a file beside it even for readers. Where that cannot be, on a
-    disk that is full or mounted read-only, it is read as it is: nobody can be writing it."""
+    """Return the URI to open a database read-only.
+
+    In WAL mode even readers create a file next to it. On a disk that is full or read-only this is
+    impossible, so the file is opened as immutable: no other process can write it there.
+    """
     shut = is_full(path) or not os.access(path.absolute().parent, os.W_OK)
     fixed = shut and not _has_wal(path)
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if fixed else ''}"
 
 
 def _has_wal(path: Path) -> bool:
-    """Whether commits lie beside the file that are not in it yet."""
+    """Return whether the write-ahead log has commits that are not in the file yet."""
     try:
         return path.with_name(path.name + "-wal").stat().st_size > 0
     except OSError:
@@ -61,7 +61,7 @@ def _has_wal(path: Path) -> bool:
 
 
 def is_full(path: Path) -> bool:
-    """Whether its disk has no block left: SQLite then calls some of its errors "disk I/O error"."""
+    """Return whether the disk is full; SQLite then reports some errors as "disk I/O error"."""
     try:
         return os.statvfs(path.absolute().parent).f_bavail == 0
     except OSError:
@@ -78,7 +78,7 @@ def mark_path(database: Path) -> Path:
 
 
 class CommitMark:
-    """Written by the one process that writes to the database."""
+    """The mark, written by the one process that writes to the database."""
 
     def __init__(self, database: Path) -> None:
         self._path = mark_path(database)
@@ -86,7 +86,7 @@ class CommitMark:
         self._synced_at = 0.0  # monotonic
 
     def write(self, commits: int) -> None:
-        """Note a commit that is durable. OSError if that cannot be."""
+        """Write the number of a durable commit. OSError if that fails."""
         if self._file < 0:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             self._file = os.open(self._path, flags, PRIVATE_FILE)
@@ -101,7 +101,7 @@ class CommitMark:
 
     def close(self) -> None:
         if self._file >= 0:
-            with contextlib.suppress(OSError):  # an older mark is true as well
+            with contextlib.suppress(OSError):  # an older mark is also true
                 self._sync()
             os.close(self._file)
             self._file = -1
@@ -114,9 +114,8 @@ class CommitMark:
 def check_mark(database: Path) -> None:
     """Raise StoreCorrupt if the database lacks commits that were made to it.
 
-    A folder without a mark is taken as it is. What else is wrong with the database is told by
-    whoever opens it."""
-    marked = _read(mark_path(database))  # first: meanwhile a leader may go on
+    A folder without a mark is accepted. Other damage is reported when the database is opened."""
+    marked = _read(mark_path(database))  # before the database, because a leader may commit now
     if marked is None:
         return
     try:
@@ -136,15 +135,15 @@ def _lost(database: Path, what: str) -> StoreCorrupt:
     return StoreCorrupt(
         f"{database} {what}: it or its -wal file was removed, emptied or replaced by an older "
         f"copy. Restore {database.name} and {database.name}-wal together, from the same moment; or "
-        f"remove {mark_path(database)} to go on with what is there (later pages and items are lost "
-        f"from it; output files may still hold them); or move all {database.name}* files away to "
-        "start anew",
+        f"remove {mark_path(database)} to continue with this database (later pages and items are "
+        f"lost; output files may still have them); or move all {database.name}* files away to "
+        "start with an empty database",
         code=STORE_LOST,
     )
 
 
 def _commits_in(database: Path) -> int | None:
-    """How many commits it holds; None if it cannot be read, which its opening will explain."""
+    """Return how many commits the database has; None if it cannot be read."""
     try:
         uri = readonly_uri(database)
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)) as opened:
@@ -155,7 +154,7 @@ def _commits_in(database: Path) -> int | None:
 
 
 def _has_bytes(path: Path) -> bool:
-    """Whether a file holds anything but zeros at its beginning."""
+    """Return whether a file has anything but zeros at its beginning."""
     try:
         with path.open("rb") as file:
             return any(file.read(32))
@@ -169,7 +168,7 @@ def _encode(commits: int) -> bytes:
 
 
 def _read(path: Path) -> int | None:
-    """None: there is no mark. A damaged one still says that there were commits."""
+    """Return the number in the mark; None: no mark. A damaged mark still means some commits."""
     try:
         text, _, crc = path.read_bytes().rstrip(b"\n").rpartition(b" ")
     except (FileNotFoundError, NotADirectoryError):
