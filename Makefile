@@ -12,8 +12,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # Where PYTHONDONTWRITEBYTECODE is set, each start would compile all sources again.
 COMPILE := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q zcrawl console
-JOBS ?= 2
+# More processes than cores: most tests wait (tests/scheduling.py). A few tests start sooner with two.
+JOBS ?= $(if $(ARGS),2,6)
 ARGS ?=
+# Bytecode of the tests is kept too: each process of pytest would compile all of them again.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -p tests.tries
 
 POSTGRES_MANUAL := /usr/share/doc/postgresql-doc-15/html/index.html
 PYTHON_MANUAL := /usr/share/doc/python3-doc/html/index.html
@@ -37,7 +40,7 @@ define apt_install
 	install 2>/dev/null || { apt-get update -qq && install; }
 endef
 
-.PHONY: help run test check format tables cluster bench bench-cluster bench-console bench-jobs bench-seeds \
+.PHONY: help run test soak check format tables cluster bench bench-cluster bench-console bench-jobs bench-seeds \
   bench-hosts bench-politeness bench-against bench-cluster-against clean compiler packages
 
 help: ## this list
@@ -51,10 +54,13 @@ else
 endif
 
 test: $(VENV)/.installed-dev packages ## all tests (some of them: ARGS='tests/unit -k name')
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS) || { \
+	@$(PYTEST) -n $(JOBS) $(ARGS) || { \
 	  code=$$?; [ $$code -eq 1 ] || exit $$code; \
 	  echo "make: once more by themselves. What fails now is broken; the rest was short of time:"; \
-	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -v $(ARGS); }
+	  $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 20 -v $(ARGS); }
+
+soak: $(VENV)/.installed-dev packages ## simulated and real faults for long: ARGS='--seeds 100000 --hours 8'
+	@$(BIN)/python -m tests.simulation.soak $(ARGS)
 
 check: $(VENV)/.installed-dev ## format, lint, types, import contracts, purity by folder
 	@echo "ruff format"; $(BIN)/ruff format --check .

@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
-import zmq
 
 from tests.contract.mesh_tools import LOOPBACK, Ear, Keys
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.messages import Beat, Bye, ClientRequest, Drain, LogRecord, LogRecords, MessageKind
 from zcrawl.mesh.security import AllowedKey, MeshKeys
+from zcrawl.mesh.sockets import end
 from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.keys import new_pair
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
@@ -75,6 +76,52 @@ async def test_a_key_that_is_allowed_later_gets_in_without_a_restart() -> None:
         await at_master.until(lambda: REPORT in at_master.bodies())  # XPUB to SUB
         await _heard(worker, at_master)  # DEALER to ROUTER
     assert at_worker.bodies()[0] == BEAT
+
+
+async def test_a_key_that_was_refused_by_two_masters_many_times_gets_in_on_each_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second try on the line to a master must not end the line to another one: that worker was
+    allowed, joined, and was lost again and again, because no heartbeat arrived."""
+    monkeypatch.setattr(end, "REFUSED_AGAIN_S", 0.01)
+    keys = Keys()
+    nodes = {f"w{number}": keys.node() for number in range(4)}
+    ears = {name: Ear() for name in ("m1", "m2")}
+    with contextlib.ExitStack() as stack:
+        masters = [
+            stack.enter_context(
+                ZmqMasterMesh(
+                    msgspec.structs.replace(LOOPBACK, master=name), 1, ear.log, keys=keys.master
+                )
+            )
+            for name, ear in ears.items()
+        ]
+        workers = {
+            name: stack.enter_context(ZmqWorkerMesh(name, 1, keys=node))
+            for name, node in nodes.items()
+        }
+        for master in masters:
+            master.listen(ears[master.endpoints.master])
+            for worker in workers.values():
+                worker.connect(master.endpoints)
+        for worker in workers.values():
+            worker.listen(Ear())
+        for ear in ears.values():
+            await ear.until(lambda ear=ear: len(ear.details("peer_refused")) >= 400)
+        allowed = {node.own.public: AllowedKey(name) for name, node in nodes.items()}
+        for master in masters:
+            master.allow(allowed)
+
+        def reporters(ear: Ear) -> set[str]:
+            return {arrival.message.header.source for arrival in ear.got}
+
+        for ear in ears.values():
+            heard = asyncio.create_task(ear.until(lambda ear=ear: reporters(ear) == set(nodes)))
+            while not heard.done():
+                for worker in workers.values():
+                    worker.publish(1, REPORT)
+                await asyncio.wait([heard], timeout=0.05)
+            await heard
 
 
 async def _heard(worker: ZmqWorkerMesh, at_master: Ear) -> None:
@@ -266,7 +313,8 @@ async def test_a_refused_worker_that_is_disconnected_does_not_come_back(tmp_path
         worker.connect(master.endpoints)
         worker.listen(at_worker)
         await at_worker.until(lambda: len(at_worker.details("key_refused")) >= 3)
+        events = worker._lines["m1"].events
         worker.disconnect("m1")
-        worker._connect_again(worker._events, master.endpoints.events)
-        assert worker._connected.get(worker._events) == set()
-        assert worker._events.getsockopt(zmq.TYPE) == zmq.SUB  # and it is still open
+        worker._connect_again(events)
+        assert not worker._connected
+        assert events.closed

@@ -96,7 +96,8 @@ async def test_heartbeats_stand_on_bound_sockets_and_keepalive_on_connecting_one
         worker.connect(master.endpoints)
         for bound in (master._control, master._reports, master._events):
             assert int(bound.getsockopt(zmq.HEARTBEAT_IVL)) > 0
-        for connecting in (worker._controls["m1"], worker._reports, worker._events):
+        line = worker._lines["m1"]
+        for connecting in (line.control, line.reports, line.events):
             assert connecting.getsockopt(zmq.HEARTBEAT_IVL) == 0
             assert connecting.getsockopt(zmq.TCP_KEEPALIVE) == 1
             assert int(connecting.getsockopt(zmq.TCP_MAXRT)) > 0

@@ -221,8 +221,11 @@ def test_the_test_command_shows_a_table_and_again_when_the_file_is_saved(
     job.write_text(JOB.read_text().replace("rating = {", "stars = {"))
     wait_until(lambda: sum("watching" in line for line in lines) >= 3)
     watching.send_signal(signal.SIGINT)
+    try:
+        watching.wait(30)
+    finally:
+        watching.kill()  # nobody waits for ever for what it would still say
     out = watching.stdout.read()
-    watching.wait(30)
     thread.join(30)
     watching.stdout.close()
     watching.stderr.close()

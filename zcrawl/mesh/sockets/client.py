@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import zmq
-
 from zcrawl.errors import MeshError, VersionMismatch
-from zcrawl.mesh.codec import VERSION_TOPIC, encode
+from zcrawl.mesh.codec import encode
 from zcrawl.mesh.messages import Body, MessageKind
 from zcrawl.mesh.ports import BatchHandler, MeshLog, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.end import MeshEnd
-from zcrawl.mesh.sockets.readers import Socket, topic
+from zcrawl.mesh.sockets.readers import Socket
 from zcrawl.model.reasons.cluster import BAD_ENDPOINT
 
 
@@ -42,32 +40,39 @@ class ZmqSubscriber(MeshEnd):
         keys: MeshKeys | None = None,
     ) -> None:
         super().__init__(name, 0, log, keys)
-        self._masters: dict[str, str] = {}
-        self._events = self._socket(zmq.SUB)
-        for kind in kinds:
-            self._events.setsockopt(zmq.SUBSCRIBE, topic(kind))
-        self._events.setsockopt(zmq.SUBSCRIBE, VERSION_TOPIC)
+        self._kinds = tuple(kinds)
+        self._handler: BatchHandler | None = None
+        self._lines: dict[str, tuple[str, Socket]] = {}  # master → its events endpoint, its socket
 
     @property
     def masters(self) -> dict[str, str]:
         """Map of each master to its events endpoint."""
-        return dict(self._masters)
+        return {master: events for master, (events, _) in self._lines.items()}
 
     def connect(self, master: str, events: str) -> None:
         """Connect to a master, or again if it has moved; a repeat changes nothing."""
-        if self._masters.get(master) == events:
+        if self.masters.get(master) == events:
             return
         self.disconnect(master)
-        self._connect(self._events, events)
-        self._masters[master] = events
+        socket = self._subscription(self._kinds)
+        try:
+            self._connect(socket, events)
+        except BaseException:
+            self._drop(socket)
+            raise
+        self._lines[master] = (events, socket)
+        if self._handler is not None:
+            self._read(socket, Channel.WATCHER_EVENTS, self._handler)
 
     def disconnect(self, master: str) -> None:
-        events = self._masters.pop(master, None)
-        if events is not None:
-            self._disconnect(self._events, events)
+        _, socket = self._lines.pop(master, ("", None))
+        if socket is not None:
+            self._drop(socket)
 
     def listen(self, handler: BatchHandler) -> None:
-        self._read(self._events, Channel.WATCHER_EVENTS, handler)
+        self._handler = handler
+        for _, socket in self._lines.values():
+            self._read(socket, Channel.WATCHER_EVENTS, handler)
 
 
 class ZmqClientMesh(MeshEnd):

@@ -10,6 +10,11 @@ its replacement). So a peer that knows or guesses a route could disconnect its o
 messages. libzmq's own choice for a DEALER without an identity can be guessed: a zero byte
 and a counter, which in 4.3.5 begins at the same number in every process; and contrary to its
 documentation any peer may claim an identity that begins with a zero byte.
+
+A connecting socket has one endpoint. After a refused handshake libzmq 4.3.5 frees the session but
+keeps a pointer to it under the endpoint, and `disconnect` ends whatever the socket has at that
+pointer by then. With several endpoints on a socket that can be the new session of another one,
+which then stays silent for ever: a worker was allowed, and its heartbeats never arrived.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import contextlib
 import hashlib
 import secrets
 from collections import Counter
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -26,13 +32,13 @@ import zmq
 
 from zcrawl.errors import DecodeError, MeshError, VersionMismatch
 from zcrawl.mesh.address import parse_endpoint
-from zcrawl.mesh.codec import MAX_FRAME_BYTES
-from zcrawl.mesh.messages import Body, Header
+from zcrawl.mesh.codec import MAX_FRAME_BYTES, VERSION_TOPIC
+from zcrawl.mesh.messages import Body, Header, MessageKind
 from zcrawl.mesh.ports import HIGH_WATER_MARK, BatchHandler, MeshLog, no_log, stamp
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import REPORTS_DOMAIN, MeshKeys
 from zcrawl.mesh.sockets.handshake import HandshakeFailure, HandshakeWatch, OnFailure
-from zcrawl.mesh.sockets.readers import FrameReader, OnFrames, Socket, SocketReader
+from zcrawl.mesh.sockets.readers import FrameReader, OnFrames, Socket, SocketReader, topic
 from zcrawl.model.log_event import HANDSHAKE_FAILED, KEY_REFUSED
 from zcrawl.model.reasons.cluster import ADDRESS_IN_USE, BAD_ENDPOINT, CANNOT_BIND
 
@@ -69,7 +75,7 @@ class MeshEnd:
         self._sockets: list[Socket] = []
         self._readers: dict[Socket, FrameReader] = {}
         self._watches: dict[Socket, HandshakeWatch] = {}
-        self._connected: dict[Socket, set[str]] = {}
+        self._connected: dict[Socket, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +148,16 @@ class MeshEnd:
             raise MeshError(f"cannot listen at {endpoint}: {error.strerror}", code=code) from error
         return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
+    def _subscription(self, kinds: Iterable[MessageKind]) -> Socket:
+        """Open a socket for these kinds of a master's events, and for its version."""
+        events = self._socket(zmq.SUB)
+        for kind in kinds:
+            events.setsockopt(zmq.SUBSCRIBE, topic(kind))
+        events.setsockopt(zmq.SUBSCRIBE, VERSION_TOPIC)
+        return events
+
     def _connect(self, socket: Socket, endpoint: str) -> None:
+        """Connect a socket that has no endpoint yet."""
         socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MOST_MS)
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
@@ -160,12 +175,7 @@ class MeshEnd:
             raise MeshError(
                 f"cannot connect to {endpoint}: {error.strerror}", code=BAD_ENDPOINT
             ) from error
-        self._connected.setdefault(socket, set()).add(endpoint)
-
-    def _disconnect(self, socket: Socket, endpoint: str) -> None:
-        self._connected.get(socket, set()).discard(endpoint)
-        with contextlib.suppress(zmq.ZMQError):  # it was never connected, or refused
-            socket.disconnect(endpoint)
+        self._connected[socket] = endpoint
 
     def _prepare(self, socket: Socket, endpoint: str, on_failure: OnFailure) -> None:
         address = parse_endpoint(endpoint)
@@ -191,11 +201,13 @@ class MeshEnd:
         self._note(KEY_REFUSED if failure.refused else HANDSHAKE_FAILED, text)
         if failure.final:
             loop = asyncio.get_running_loop()
-            loop.call_later(REFUSED_AGAIN_S, self._connect_again, socket, failure.endpoint)
+            loop.call_later(REFUSED_AGAIN_S, self._connect_again, socket)
 
-    def _connect_again(self, socket: Socket, endpoint: str) -> None:
-        if endpoint in self._connected.get(socket, ()):
-            self._disconnect(socket, endpoint)
+    def _connect_again(self, socket: Socket) -> None:
+        endpoint = self._connected.pop(socket, None)
+        if endpoint is not None:  # else the socket was dropped meanwhile
+            with contextlib.suppress(zmq.ZMQError):  # libzmq has forgotten it already
+                socket.disconnect(endpoint)
             self._connect(socket, endpoint)
 
     def _note(self, name: str, detail: str) -> None:

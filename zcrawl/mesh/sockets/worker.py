@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
 import zmq
 
 from zcrawl.errors import ConfigError, MeshError, VersionMismatch
-from zcrawl.mesh.codec import VERSION_TOPIC, encode_report, version_notice
+from zcrawl.mesh.codec import encode_report, version_notice
 from zcrawl.mesh.messages import Body, MessageKind
 from zcrawl.mesh.ports import BatchHandler, Endpoints, MeshLog, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.end import MeshEnd
-from zcrawl.mesh.sockets.readers import Socket, topic
+from zcrawl.mesh.sockets.readers import Socket
 from zcrawl.model.reasons.cluster import BAD_ENDPOINT
 
 EARLY_MOST = 1_000  # reports kept until the first master has subscribed
+
+
+class MasterLine(msgspec.Struct, frozen=True):
+    """The sockets to one master."""
+
+    control: Socket
+    reports: Socket
+    events: Socket
 
 
 class ZmqWorkerMesh(MeshEnd):
@@ -39,66 +48,65 @@ class ZmqWorkerMesh(MeshEnd):
         on_strangers: Callable[[str], None] = lambda text: None,
     ) -> None:
         super().__init__(worker, incarnation, log, keys)
-        self._controls: dict[str, Socket] = {}
-        self._endpoints: dict[str, Endpoints] = {}
+        self._lines: dict[str, MasterLine] = {}
         self._handler: BatchHandler | None = None
         self._on_strangers = on_strangers
         self._strangers: dict[str, str] = {}  # master → both versions, in words
         self._early: deque[list[bytes]] | None = deque(maxlen=EARLY_MOST)
-        self._reports = self._socket(zmq.XPUB)
-        self._events = self._socket(zmq.SUB)
-        # Only beats: snapshots and events are for consoles, and larger.
-        self._events.setsockopt(zmq.SUBSCRIBE, topic(MessageKind.BEAT))
-        self._events.setsockopt(zmq.SUBSCRIBE, VERSION_TOPIC)
 
     def connect(self, endpoints: Endpoints) -> None:
-        if endpoints.master in self._controls:
-            self._leave(endpoints.master)
-        control = self._dealer(endpoints.master)
+        self._leave(endpoints.master)
+        # Only beats: snapshots and events are for consoles, and larger.
+        line = MasterLine(
+            self._dealer(endpoints.master),
+            self._socket(zmq.XPUB),
+            self._subscription([MessageKind.BEAT]),
+        )
         try:
-            self._connect(control, endpoints.control)
-            self._connect(self._reports, endpoints.reports)
-            self._connect(self._events, endpoints.events)
+            self._connect(line.control, endpoints.control)
+            self._connect(line.reports, endpoints.reports)
+            self._connect(line.events, endpoints.events)
         except (MeshError, ConfigError) as error:  # only this master is left out
             self._note(BAD_ENDPOINT, f"{endpoints.master}: {error}")
-            self._drop(control)
-            self._disconnect(self._reports, endpoints.reports)
-            self._disconnect(self._events, endpoints.events)
+            self._close_line(line)
             return
-        self._controls[endpoints.master] = control
-        self._endpoints[endpoints.master] = endpoints
+        self._lines[endpoints.master] = line
         if self._handler is not None:
-            self._read(control, Channel.WORKER_CONTROL, self._handler)
+            self._read_line(line, self._handler)
 
     def disconnect(self, master: str) -> None:
         self._leave(master)
         self._tell_strangers()
 
     def _leave(self, master: str) -> None:
-        endpoints = self._endpoints.pop(master, None)
-        if endpoints is None:
-            return  # its address was wrong
-        self._strangers.pop(master, None)
-        self._drop(self._controls.pop(master))
-        self._disconnect(self._reports, endpoints.reports)
-        self._disconnect(self._events, endpoints.events)
+        line = self._lines.pop(master, None)
+        if line is not None:  # else it is new, or its address was wrong
+            self._strangers.pop(master, None)
+            self._close_line(line)
+
+    def _close_line(self, line: MasterLine) -> None:
+        for socket in (line.control, line.reports, line.events):
+            self._drop(socket)
 
     def listen(self, handler: BatchHandler) -> None:
         self._handler = handler
-        for control in self._controls.values():
-            self._read(control, Channel.WORKER_CONTROL, handler)
-        self._read(self._events, Channel.WORKER_EVENTS, handler)
-        self._read_frames(self._reports, self._on_subscription)
+        for line in self._lines.values():
+            self._read_line(line, handler)
+
+    def _read_line(self, line: MasterLine, handler: BatchHandler) -> None:
+        self._read(line.control, Channel.WORKER_CONTROL, handler)
+        self._read(line.events, Channel.WORKER_EVENTS, handler)
+        self._read_frames(line.reports, lambda frames: self._on_subscription(line, frames))
 
     def send(
         self, master: str, epoch: int, body: Body, sequence: int = 0, subject: int = 0
     ) -> bool:
-        control = self._controls.get(master)
-        if control is None:
+        line = self._lines.get(master)
+        if line is None:
             self.counters["send_no_route"] += 1
             return False
         return self._send(
-            control, encode_report(self._header(epoch, body, sequence, subject), body)
+            line.control, encode_report(self._header(epoch, body, sequence, subject), body)
         )
 
     def publish(self, epoch: int, body: Body, sequence: int = 0, subject: int = 0) -> bool:
@@ -106,28 +114,29 @@ class ZmqWorkerMesh(MeshEnd):
         if self._early is not None:  # not connected yet: ZeroMQ would drop it silently
             self._early.append(frames)
             return False
-        return self._send(self._reports, frames)
+        accepted = [self._send(line.reports, frames) for line in self._lines.values()]
+        return any(accepted)
 
-    def _on_subscription(self, frames: list[bytes]) -> None:
+    def _on_subscription(self, line: MasterLine, frames: list[bytes]) -> None:
         if frames[0][:1] == b"\x01":
             early, self._early = self._early, None
             for report in early or ():
-                self._send(self._reports, report)
+                self._send(line.reports, report)
 
     # ------------------------------------------------------------ versions
 
     def _on_version(self, route: bytes, error: VersionMismatch) -> None:
         text = self._versions(error)
-        if error.source in self._controls and self._strangers.get(error.source) != text:
+        if error.source in self._lines and self._strangers.get(error.source) != text:
             self._strangers[error.source] = text
             self._log(error.code, text)
             # The master may not have our messages yet, and its log should show the problem as well.
-            self._send(self._controls[error.source], version_notice(self._source))
+            self._send(self._lines[error.source].control, version_notice(self._source))
             self._tell_strangers()
 
     def _on_notice(self, speaker: str) -> None:
         self._strangers.pop(speaker, None)  # it was upgraded
 
     def _tell_strangers(self) -> None:
-        if self._controls and len(self._strangers) == len(self._controls):
+        if self._lines and len(self._strangers) == len(self._lines):
             self._on_strangers("; ".join(self._strangers.values()))
