@@ -223,7 +223,7 @@ def test_a_data_folder_in_use_says_who_takes_jobs_there(tmp_path: Path) -> None:
     try:
         wait_until(lambda: "submit with" in (tmp_path / "err").read_text())
         done = zcrawl("crawl", URL, "--data", "data", folder=tmp_path)
-        assert "`zcrawl submit` gives the job to it; or use another folder" in done.stderr
+        assert "Give it the job with `zcrawl submit`, or use another folder" in done.stderr
         assert done.stderr.count("\n") == 1
         assert done.returncode == 1
     finally:
