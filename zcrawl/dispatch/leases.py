@@ -159,18 +159,17 @@ class Leases:
         ahead: dict[ProcessName, int] = {}
         for seq, lease in self.by_seq.items():
             assert lease.row.seq == seq
-            assert self.by_worker[lease.worker.name][seq] is lease, (
-                "a lease is listed under its worker"
-            )
+            name = lease.worker.name  # it is put together at each call
+            assert self.by_worker[name][seq] is lease, "a lease is listed under its worker"
             if not lease.received:
-                counted[lease.worker.name] = counted.get(lease.worker.name, 0) + 1
-                ahead[lease.worker.name] = ahead.get(lease.worker.name, 0) + lease.ahead
-        for leases in self.by_worker.values():
+                counted[name] = counted.get(name, 0) + 1
+                ahead[name] = ahead.get(name, 0) + lease.ahead
+        for name, leases in self.by_worker.items():
             for lease in leases.values():
-                assert lease.worker.leases == counted.get(lease.worker.name, 0), (
+                assert lease.worker.leases == counted.get(name, 0), (
                     "a worker's open leases are counted"
                 )
-                assert lease.worker.ahead == ahead.get(lease.worker.name, 0), (
+                assert lease.worker.ahead == ahead.get(name, 0), (
                     "a worker's early leases are counted"
                 )
         assert sum(self.by_run.values()) == len(self.by_seq)
