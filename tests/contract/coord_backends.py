@@ -179,3 +179,8 @@ def sees(node: Node, leader: str) -> bool:
 
 def one_leads(masters: list[Node]) -> bool:
     return sum(node.leads for node in masters) == 1
+
+
+def all_see_the_one_leader(masters: list[Node]) -> bool:
+    leaders = [node.me.id for node in masters if node.leads]
+    return len(leaders) == 1 and all(sees(node, leaders[0]) for node in masters)

@@ -120,11 +120,15 @@ async def test_too_many_connections_are_named(own_consul: ConsulServer) -> None:
     own_consul.limit_connections(2)
     own_consul.restart()
     backend = ConsulBackend(ConsulSettings(own_consul.url))
-    node = backend.begin(MemberRole.MASTER, "m1")
-    assert await backend.until(lambda: node.last(CoordAway))
-    away = node.last(CoordAway)
-    assert away is not None
-    assert "http_max_conns_per_client" in away.reason
+    reasons: list[str] = []
+    # A node tells the first reason only, and on a crowded machine that may be that Consul is slow.
+    while len(reasons) < 5 and "http_max_conns_per_client" not in "".join(reasons):
+        node = backend.begin(MemberRole.MASTER, f"m{len(reasons) + 1}")
+        assert await backend.until(lambda node=node: node.last(CoordAway), 60)
+        away = node.last(CoordAway)
+        assert away is not None
+        reasons.append(away.reason)
+    assert "http_max_conns_per_client" in reasons[-1], reasons
     await backend.end()
 
 
