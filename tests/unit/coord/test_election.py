@@ -76,6 +76,18 @@ def test_the_way_to_the_lock_is_register_session_lock() -> None:
     assert calls(effects) == [c.Register(True, Condition())]  # the tag says who leads
 
 
+def test_an_old_sign_of_the_event_loop_does_not_silence_it() -> None:
+    """Signs come from another thread, and may arrive in another order: the newest counts."""
+    driver = Driver(MemberRole.WORKER)
+    driver.feed(c.ElectionTicked())
+    driver.feed(c.CallDone(c.Register(False, Condition())))
+    assert calls(driver.feed(after=LOOP_SILENCE_S)) == [c.PassCheck("")]
+    driver.feed(c.CallDone(c.PassCheck("")))
+    driver.alive = False
+    driver.feed(c.LoopLived(T))
+    assert calls(driver.feed(c.ElectionTicked(), after=1.1)) == [c.PassCheck("")]
+
+
 def test_a_worker_only_registers() -> None:
     """It has no session and asks for no lock."""
     driver = Driver(MemberRole.WORKER)

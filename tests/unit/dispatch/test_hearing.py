@@ -78,6 +78,17 @@ def test_a_loss_is_a_message_that_no_heartbeat_covers_in_time() -> None:
     hearing.check()
 
 
+def test_what_was_sent_before_a_hello_is_not_a_loss() -> None:
+    """The worker began anew, and will never report those numbers."""
+    hearing = Hearing()
+    for _ in range(3):
+        hearing.next_number()
+    hearing.joined()
+    for moment in (10.0, 20.0, 30.0):
+        assert not hearing.heartbeat_reported(0, moment)
+    assert hearing.losses == 0
+
+
 def test_whatever_arrives_ends_the_row() -> None:
     """A later message that came in shows that the line works, though an earlier one was lost."""
     hearing = Hearing()

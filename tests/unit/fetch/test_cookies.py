@@ -138,6 +138,17 @@ def test_plain_http_does_not_replace_a_secure_cookie() -> None:
     assert made.header("https://a.com/") == "a=1"
 
 
+def test_a_cookie_is_over_at_the_moment_that_was_set() -> None:
+    """One with a life of 60 s is sent after 59 s, and not after 60 s."""
+    now = [NOW]
+    made = CookieStore({}, lambda: now[0])
+    take(made, "http://a.com/", "a=1; Max-Age=60")
+    now[0] += 59.0
+    assert made.header("http://a.com/") == "a=1"
+    now[0] += 1.0
+    assert made.header("http://a.com/") == ""
+
+
 def test_paths_and_their_order() -> None:
     """A cookie is sent to its path and the paths below it; the longest path comes first."""
     made = taken("http://a.com/x/y", "a=1", "b=2; Path=/", "c=3; Path=/z", "d=4; Path=no")

@@ -59,6 +59,16 @@ def ended_calendar() -> ShapeWatch:
     return watch
 
 
+def test_a_shape_ends_with_the_last_page_of_the_row_and_not_before() -> None:
+    """So many pages in a row without a new text; the page that brought the text is not one."""
+    watch = ShapeWatch()
+    url, body = month(0)
+    while (shape := watch.count(url, url)) is None:
+        pass
+    ends = [watch.learn(shape, body) for _ in range(1 + PAGES_IN_ROW)]
+    assert ends == [False] * PAGES_IN_ROW + [True]
+
+
 @pytest.mark.parametrize(
     ("path", "shape"),
     [

@@ -243,6 +243,13 @@ def test_buckets_never_give_more_than_their_rate_and_hold_few_keys() -> None:
     assert len(buckets) == 100
 
 
+def test_a_bucket_that_rested_holds_one_burst() -> None:
+    """A key that asked for nothing in an hour may not ask for an hour's worth at once."""
+    buckets, allowance = Buckets(), Allowance(10.0, 5.0)
+    assert buckets.take("a", allowance, 0.0)
+    assert sum(buckets.take("a", allowance, 3600.0) for _ in range(1_000)) == 5
+
+
 def test_the_id_of_a_request_is_read_without_the_rest() -> None:
     """Whoever is refused for the length is told so by name; noise has no id and raises nothing."""
     body = ClientRequest("id-1", "submit", {"fill": "x" * 100_000})

@@ -46,6 +46,17 @@ def test_lateness_of_several_requests_does_not_add_up() -> None:
     assert intake.hosts[1].pace.next_at == pytest.approx(10.8)
 
 
+def test_a_grant_that_comes_again_brings_no_start_forward() -> None:
+    """The leader did not know of the last start when it wrote the grant."""
+    intake = running(2.0, 1)
+    before = intake.hosts[1].pace.next_at
+    intake.adopt_grant(1, grant(concurrency=9, revision=2, interval_s=2.0, burst=9), 10.1)
+    assert intake.hosts[1].pace.next_at == before
+    later = grant(concurrency=9, revision=3, interval_s=2.0, burst=9, next_in_s=50.0)
+    intake.adopt_grant(1, later, 10.2)
+    assert intake.hosts[1].pace.next_at == pytest.approx(60.2)
+
+
 LATE_PAGE = PageRecord("http://h1.test/1", "title", "text/html", 10, 0.0, 15_000.0)
 LATE: dict[str, dict[str, Any]] = {
     "slow answers": {"page": LATE_PAGE, "status": 200},

@@ -100,6 +100,8 @@ def test_the_newest_word_on_a_group_counts() -> None:
     made.adopt_grant(1, grant(2, 9, groups=[share(interval_s=1.0)]), 0.2)
     assert made.start_due(2.9, 9)[0] == []
     assert len(made.start_due(3.0, 9)[0]) == 1
+    assert made.start_due(5.9, 9)[0] == [], "the interval of the older one is not used"
+    assert len(made.start_due(6.0, 9)[0]) == 1
 
 
 def test_a_request_counts_in_the_group_that_it_was_started_under() -> None:
