@@ -71,12 +71,17 @@ def test_a_wrong_file_is_told_with_key_file_and_remedy(text: str, message: str) 
         "[worker]\nrate = nan",
         "[worker]\nbandwidth = inf",
         '[data]\ndir = ""',
-        "x = ",
     ],
 )
 def test_values_that_make_no_sense_are_refused(text: str) -> None:
-    """The message begins with the place that the value came from."""
-    assert refusal(text).startswith("zcrawl.toml: ")
+    """The message begins with the place that the value came from, and its key."""
+    section, key = text.partition(" =")[0].removeprefix("[").split("]\n")
+    assert refusal(text).startswith(f"zcrawl.toml: {section}.{key} is ")
+
+
+def test_text_that_is_no_toml_is_refused_with_its_place() -> None:
+    """tomllib's line and column reach the user."""
+    assert refusal("x = ").startswith("zcrawl.toml: not valid TOML: Invalid value (at ")
 
 
 def test_a_wrong_variable_is_told_by_its_own_name() -> None:

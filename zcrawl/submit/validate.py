@@ -175,21 +175,25 @@ def _positive(key: str, value: float) -> None:
         raise JobError(f"{key} is {value}; it must be a number of seconds above 0")
 
 
+def _check_headers(key: str, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name):
+            raise JobError(f"{key}: {name!r} is not a header's name")
+        if name.lower() == "host":
+            raise JobError(f"{key}: a job cannot set Host, which is that of the URL; remove it")
+        if name.lower() in FORBIDDEN_HEADERS:
+            raise JobError(f"{key}: zcrawl sets {name} itself; remove it")
+        # With a line break, a value could add headers.
+        if _CONTROL.search(value.replace("\t", " ")):
+            raise JobError(f"{key}: the value of {name!r} has control characters")
+
+
 def _check_fetch(spec: JobSpec) -> None:
     fetch = spec.fetch
     check_engine(fetch.engine, ENGINES)
-    for name, value in [*fetch.headers.items(), *(x for s in fetch.header_sets for x in s.items())]:
-        if not _TOKEN.fullmatch(name):
-            raise JobError(f"fetch.headers: {name!r} is not a header's name")
-        if name.lower() == "host":
-            raise JobError(
-                "fetch.headers: a job cannot set Host, which is that of the URL; remove it"
-            )
-        if name.lower() in FORBIDDEN_HEADERS:
-            raise JobError(f"fetch.headers: zcrawl sets {name} itself; remove it")
-        # With a line break, a value could add headers.
-        if _CONTROL.search(value.replace("\t", " ")):
-            raise JobError(f"fetch.headers: the value of {name!r} has control characters")
+    _check_headers("fetch.headers", fetch.headers)
+    for headers in fetch.header_sets:
+        _check_headers("fetch.header_sets", headers)
     if spec.politeness.limits_addresses and (
         fetch.proxies or fetch.engine not in ("http", "httpx")
     ):

@@ -43,7 +43,8 @@ def test_an_entry_that_makes_no_sense_or_leaves_the_data_folder_is_refused(
 def test_an_entry_twice_and_negative_rotation_are_refused() -> None:
     """Two writers of one file would damage it."""
     for text in ('to = ["jsonl", "jsonl"]', "rotate_bytes = -1", "rotate_seconds = -0.5"):
-        with pytest.raises(JobError):
+        key = text.partition(" ")[0]
+        with pytest.raises(JobError, match=rf"^f: output\.{key}"):
             parse_job(f'name = "x"\n[output]\n{text}', "f")
 
 

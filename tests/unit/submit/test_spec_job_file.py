@@ -163,9 +163,10 @@ def test_a_wrong_type_is_told_with_the_key_and_both_types(text: str, message: st
     ],
 )
 def test_values_that_make_no_sense_are_refused(text: str) -> None:
-    """Each has the right type and still cannot be run; the message begins with the source."""
+    """Each has the right type and still cannot be run; the message begins with source and key."""
     prefix = "" if text.startswith("name") else 'name = "x"\n'
-    assert refusal(prefix + text).startswith("job.toml: ")
+    key = text.partition(" =")[0].removeprefix("[").replace("]\n", ".")
+    assert refusal(prefix + text).startswith(f"job.toml: {key}")
 
 
 def test_text_that_is_no_toml_is_a_named_error_with_its_place() -> None:

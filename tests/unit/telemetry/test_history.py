@@ -7,8 +7,8 @@ import pytest
 from zcrawl.telemetry.history import RINGS, History, Second
 
 
-def second(pages: int, failed: int, **changes: int) -> Second:
-    made = Second(failed=failed, seconds=1.0, **changes)
+def second(pages: int, failed: int, queued: int = 0) -> Second:
+    made = Second(failed=failed, seconds=1.0, queued=queued)
     for _ in range(pages):
         made.page(size=100, elapsed_ms=1.0)
     return made

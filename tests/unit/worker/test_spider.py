@@ -215,22 +215,27 @@ def test_many_requests_travel_in_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "message"),
     [
-        {"spider": "no name"},
-        {"spider": "../x.py:Books"},  # a file without its code
-        {"spider": "books:Books", "code": code_of(SOURCE, "b.py")},
-        {"code": code_of(SOURCE, "b.py")},
-        {"spider": "b.py:Books", "code": code_of(b"x = 1 #" + b"x" * 600_000, "b.py")},
-        {"spider": "b:Books", "spider_limits": SpiderLimits(timeout=0)},
-        {"spider": "b:Books", "spider_limits": SpiderLimits(memory=5)},
-        {"spider": "b:Books", "spider_args": {"x": "y" * 60_000}},
-        {"middlewares": ("a b",)},
+        ({"spider": "no name"}, "spider 'no name': write"),
+        ({"spider": "../x.py:Books"}, "a spider in a file needs its code"),
+        ({"spider": "books:Books", "code": code_of(SOURCE, "b.py")}, "in a package must have none"),
+        ({"code": code_of(SOURCE, "b.py")}, "but no spider"),
+        (
+            {"spider": "b.py:Books", "code": code_of(b"x = 1 #" + b"x" * 600_000, "b.py")},
+            "file has 600007 bytes; at most 500000",
+        ),
+        ({"spider": "b:Books", "spider_limits": SpiderLimits(timeout=0)}, "limits.timeout is 0"),
+        ({"spider": "b:Books", "spider_limits": SpiderLimits(memory=5)}, "limits.memory is 5"),
+        ({"spider": "b:Books", "spider_args": {"x": "y" * 60_000}}, "spider_args is too large"),
+        ({"middlewares": ("a b",)}, "middlewares: 'a b' is not a plugin's name"),
     ],
 )
-def test_a_job_that_says_nonsense_of_its_spider_is_refused(changes: dict[str, Any]) -> None:
-    """Before anything is stored."""
-    with pytest.raises(JobError):
+def test_a_job_that_says_nonsense_of_its_spider_is_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    """Before anything is stored, with what is wrong."""
+    with pytest.raises(JobError, match=message):
         check_code(JobSpec(name="x", **changes))
 
 
