@@ -115,7 +115,7 @@ async def test_a_paused_consul_deposes_nobody_by_itself(
     assert [len(node.all(CoordAway)) for node in masters] == [1, 1, 1]
     own_consul.resume()
     assert await own_backend.until(lambda: all(node.last(CoordBack) for node in masters), 60)
-    assert await own_backend.until(lambda: all_see_the_one_leader(masters), 60)
+    assert await own_backend.until(lambda: all_see_the_one_leader(masters), 120)
 
 
 async def test_a_restarted_agent_is_waited_for(
@@ -129,7 +129,7 @@ async def test_a_restarted_agent_is_waited_for(
     own_consul.start()
     await asyncio.to_thread(own_consul.wait_ready)
     assert await own_backend.until(lambda: all(node.last(CoordBack) for node in masters), 60)
-    assert await own_backend.until(lambda: all_see_the_one_leader(masters), 60)
+    assert await own_backend.until(lambda: all_see_the_one_leader(masters), 120)
 
 
 async def test_lost_data_elects_anew_with_a_number_that_is_only_a_hint(

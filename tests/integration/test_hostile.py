@@ -108,7 +108,7 @@ async def test_a_hostile_spider_takes_no_other_page_with_it(tmp_path: Path) -> N
             first = await cluster.ask("submit", submission(spec, [], tmp_path / "out.jsonl"))
             other = await crawl(cluster, plain, [f"{site.origin}/plain/0"])
             pids = {worker.pid for worker in cluster.snapshot().workers}
-            await until(lambda: run_of(cluster, first["run"]).get("state") == "completed", 120)
+            await until(lambda: run_of(cluster, first["run"]).get("state") == "completed", 240)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(first["job"])})
             assert {worker.pid for worker in cluster.snapshot().workers} == pids
