@@ -53,7 +53,7 @@ def test_c(n): print("ran", os.environ["PYTEST_XDIST_WORKER"], "computes", os.ni
     make_tests(tmp_path, "tests/integration/test_waits.py", waiting)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     output = run_pytest(tmp_path, "-n", "6", "-rP")
-    ran = re.findall(r"ran gw(\d) (\w+) (\d+)", output)
+    ran = re.findall(r"ran gw(\d) (\w+) (-?\d+)", output)
     assert [what for _, what, _ in ran].count("waits") == 40
     assert [what for _, what, _ in ran].count("computes") == 300
     assert "340 passed" in output
