@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from zcrawl.cli.base import check_data_folder, load_settings
-from zcrawl.cli.commands.export import write_file
 from zcrawl.cli.specs import check_writable
 from zcrawl.errors import UsageError
 
@@ -50,9 +49,3 @@ def test_an_output_in_a_folder_that_may_not_be_entered_is_a_usage_error(tmp_path
         pytest.raises(UsageError, match=r"x\.csv: cannot be written: Permission denied"),
     ):
         check_writable(tmp_path / "x.csv")
-
-
-def test_an_export_into_a_missing_folder_names_the_folder(tmp_path: Path) -> None:
-    """As `crawl --out` does."""
-    with pytest.raises(UsageError, match=r"the folder .*missing does not exist; make it first"):
-        write_file(tmp_path / "missing" / "x.csv", lambda path: path.write_text("x"))
