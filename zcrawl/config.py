@@ -198,7 +198,8 @@ def _table(text: str, source: str) -> dict[str, Any]:
     for key in keys.unknown_keys(table, Config):
         if "seeds" in table or ("name" in table and key == "name"):
             raise ConfigError(
-                f"{source} is a job file, not a configuration; run it: zcrawl crawl {source}",
+                f"{source} is a job file, not a configuration; check it and one of its pages: "
+                f"zcrawl test {source}; run it: zcrawl crawl {source}",
                 code=UNKNOWN_KEY,
             )
         raise _unknown(key, source, key)

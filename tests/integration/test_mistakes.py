@@ -210,6 +210,30 @@ def test_a_file_instead_of_a_data_folder_is_told_by_every_command(
     told_before_the_crawl(done, "a-file is a file; name a folder")
 
 
+LONG = "x" * 300  # longer than the name of a file may be
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (f"jobs --data {LONG}", "cannot be read: File name too long. Use a folder of your own"),
+        (f"crawl {URL} --out {LONG}.csv", ".csv: cannot be written: File name too long"),
+        (f"init {LONG}/a", ".toml: cannot be written: File name too long"),
+        (f"init {LONG}/a --force", ".toml: cannot be written: File name too long"),
+        (f"crawl {URL} --out ./a", "a: the format is not known. The ending of the file's name"),
+        (f"crawl {URL} --out /", "/: the format is not known"),
+        ("config validate job.toml", "check it and one of its pages: zcrawl test job.toml"),
+        ("jobs --data job.toml/x", "is not a folder: "),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_not_an_internal_error(
+    command: str, words: str, tmp_path: Path
+) -> None:
+    """The message has the path, the reason and what to do."""
+    (tmp_path / "job.toml").write_text(f'name = "a"\nseeds = ["{URL}"]\n')
+    told_before_the_crawl(zcrawl(*command.split(), folder=tmp_path), words)
+
+
 def test_a_data_folder_in_use_says_who_takes_jobs_there(tmp_path: Path) -> None:
     """`submit` gives the job to the cluster that runs; or another folder."""
     up = ["up", "--workers", "1", "--data", "data"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from zcrawl.cli.text_files import UnreadableText, read_text_file
 from zcrawl.errors import ConfigError, UsageError
 from zcrawl.model.reasons.usage import DATA_UNWRITABLE
 from zcrawl.text.spelling import near_names
@@ -211,14 +212,36 @@ def common(function: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, config_file: str | None, data: str | None, as_json: bool, **kwargs: Any
     ) -> Any:
         settings = load_settings(config_file, {"data.dir": data}, as_json)
-        if settings.data.is_file():
-            origin = "--data" if data is not None else "data.dir"
-            raise UsageError(
-                f"{origin} {settings.data} is a file; name a folder", code=DATA_UNWRITABLE
-            )
+        check_data_folder(settings, "--data" if data is not None else "data.dir")
         return function(*args, settings=settings, **kwargs)
 
     return wrapper
+
+
+def check_data_folder(settings: Settings, origin: str) -> None:
+    """Raise UsageError if the data folder is a file, or may not be read. It need not exist.
+
+    `origin` is what named it: a flag or a key."""
+    data = settings.data
+    try:
+        with os.scandir(data):
+            pass
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        file = next(place for place in (data, *data.parents) if place.exists())
+        inner = "" if file == data else f" is not a folder: {file}"
+        raise UsageError(
+            f"{origin} {data}{inner} is a file; name a folder", code=DATA_UNWRITABLE
+        ) from None
+    except OSError as error:
+        if settings.in_cluster:
+            return  # only the daemons of a cluster use it, and they report it when they open it
+        raise UsageError(
+            f"{origin} {data}: cannot be read: {error.strerror}. Use a folder of your own with "
+            "--data DIR, or work as the user who owns this one",
+            code=DATA_UNWRITABLE,
+        ) from None
 
 
 run_option = click.option(
@@ -245,12 +268,11 @@ def read_config(config_file: str | None) -> tuple[str | None, str]:
     places = [Path(named)] if named else [Path("zcrawl.toml"), home / "zcrawl" / "config.toml"]
     for place in places:
         try:
-            return place.read_text("utf-8"), str(place)
+            return read_text_file(place), str(place)
         except FileNotFoundError:
             if named:
                 by = "--config" if config_file else "ZCRAWL_CONFIG"
                 raise ConfigError(f"{by} {place}: no such file") from None
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not a text in UTF-8"
-            raise ConfigError(f"{place}: cannot be read: {reason}") from None
+        except UnreadableText as error:
+            raise ConfigError(f"{place}: {error}") from None
     return None, "configuration"

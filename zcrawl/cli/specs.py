@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 import click
 import msgspec
 
+from zcrawl.cli.text_files import UnreadableText, read_text_file
 from zcrawl.errors import JobError, UsageError
 from zcrawl.model import formats
 from zcrawl.model.reasons.usage import OUT_UNWRITABLE, UNREADABLE
@@ -296,13 +297,11 @@ def _is_list(value: object) -> bool:
 
 def read_text(path: str) -> str:
     try:
-        return Path(path).read_text("utf-8")
+        return read_text_file(Path(path))
     except FileNotFoundError:
         raise JobError(f"{path}: no such file; {_other_files(path)}", code=UNREADABLE) from None
-    except OSError as error:
-        raise JobError(f"{path}: cannot be read: {error.strerror}", code=UNREADABLE) from None
-    except UnicodeDecodeError:
-        raise JobError(f"{path} is not a text in UTF-8", code=UNREADABLE) from None
+    except UnreadableText as error:
+        raise JobError(f"{path}: {error}", code=UNREADABLE) from None
 
 
 def _other_files(path: str) -> str:
@@ -367,7 +366,7 @@ def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | 
     if outputs.is_remote(out):
         return out, format_of(out)
     path = Path(out).expanduser().absolute()
-    file_format = format_of(path.name)
+    file_format = format_of(str(Path(out)))
     check_writable(path)
     return str(path), file_format
 
@@ -389,21 +388,23 @@ def format_of(name: str) -> str:
             )
         sheet = " (spreadsheets open .csv)" if name.lower().endswith((".xlsx", ".xls")) else ""
         raise UsageError(
-            f"{name}: the ending of a file's name sets its format; use one of {endings}{sheet}"
+            f"{name}: the format is not known. The ending of the file's name sets it; use one of "
+            f"{endings}{sheet}"
         )
     return format
 
 
 def check_writable(path: Path) -> None:
     """Check before the crawl that the output file can be written."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; name a file in it", code=OUT_UNWRITABLE)
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"{path}: the folder {path.parent} does not exist; make it first", code=OUT_UNWRITABLE
-        )
-    existed = path.exists()
     try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder; name a file in it", code=OUT_UNWRITABLE)
+        if not path.parent.is_dir():
+            raise UsageError(
+                f"{path}: the folder {path.parent} does not exist; make it first",
+                code=OUT_UNWRITABLE,
+            )
+        existed = path.exists()
         with path.open("ab"):
             pass
         if not existed:

@@ -87,13 +87,29 @@ class OutputRights:
         try:
             place = place_of(path)
         except ValueError as error:
-            raise _refused(path, str(error)) from None
+            raise self._refused(path, str(error)) from None
         if not place.parts:
-            raise _refused(path, "it names no file")
+            raise self._refused(path, "it names no file")
         prefix = prefix_above(place, self._prefixes)
         if place.root and prefix is None:
-            raise _refused(path, "no prefix in outputs.allow of the masters' configuration has it")
+            whose = "the" if self.owner else "the masters'"
+            raise self._refused(path, f"no prefix in outputs.allow of {whose} configuration has it")
         return place, prefix
+
+    def _refused(self, path: str, why: str) -> RefusedError:
+        if self.owner:
+            advice = (
+                "Write a path without a leading /, for a file in the data folder, or name this "
+                "file with --out instead of in the job"
+            )
+        else:
+            advice = (
+                "Give a path relative to the outputs folder of the masters, or write a file on "
+                "your own machine with `zcrawl export`"
+            )
+        return RefusedError(
+            f"output {path[:200]!r} is not allowed here: {why}. {advice}", code=PATH_NOT_ALLOWED
+        )
 
 
 def _pair(given: Any) -> tuple[str, str]:
@@ -104,15 +120,7 @@ def _pair(given: Any) -> tuple[str, str]:
             if format_of(path) == form or (plugin != path and PLUGIN_NAME.fullmatch(plugin)):
                 return path, form
             if not path:
-                raise _refused(path, "it is empty")
+                raise RefusedError("output: the path is empty", code=PATH_NOT_ALLOWED)
     raise RefusedError(
         "output: not a path and the format that its ending asks for", code=BAD_REQUEST
-    )
-
-
-def _refused(path: str, why: str) -> RefusedError:
-    return RefusedError(
-        f"output {path[:200]!r} is not allowed here: {why}. Give a path relative to the outputs "
-        "folder of the masters, or write a file on your own machine with `zcrawl export`",
-        code=PATH_NOT_ALLOWED,
     )

@@ -29,6 +29,7 @@ _WORD_PORT = lazy_pattern(r"^https?://[^/?#:\[]*:([^/?#]*[^0-9/?#][^/?#]*)(?:[/?
 _NO_HOST = lazy_pattern(r"^https?:(?:/{0,2}$|///)", re.IGNORECASE)
 _SPACE_IN_HOST = lazy_pattern(r"^https?://[^/?#]*\s", re.IGNORECASE)
 _MAILBOX = lazy_pattern(r"^(?:mailto:)?[^/:@\s]+@([\w.-]+)$", re.IGNORECASE)
+_NOT_UTF8 = lazy_pattern("[\udc80-\udcff]")  # how such bytes of a file arrive
 _OWN_NETWORK = lazy_pattern(r"localhost\b|127\.|10\.|192\.168\.")
 _LIST = "For a list of URLs in a file: --seeds FILE"
 _JOB = "A job file is TOML, and its name ends in .toml"
@@ -79,7 +80,15 @@ def check_seed(text: str) -> str:
             f"https://{mailbox[1][:80]}/",
             code=UNSUPPORTED_SCHEME,
         )
-    canonicalize(text)
+    try:
+        canonicalize(text)
+    except BadUrl:
+        if not _NOT_UTF8.search(text):
+            raise
+        raise BadUrl(
+            f"not a valid URL: {shown} has a byte that is not UTF-8; save the file with the "
+            "encoding UTF-8"
+        ) from None
     refuse_login(text)
     return text
 

@@ -203,7 +203,7 @@ def test_a_file_appears_when_it_is_complete_and_not_before(tmp_path: Path) -> No
 
 def test_a_file_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
     """The folder's name was mistyped, most likely."""
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match=r"the folder .*/no does not exist; make it"):
         write_file(tmp_path / "no" / "x.jsonl", lambda aside: aside.write_bytes(b""))
 
 

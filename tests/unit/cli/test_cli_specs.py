@@ -74,13 +74,28 @@ def test_no_seed_at_all_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_a_job_file_that_is_no_text_is_a_named_error(tmp_path: Path) -> None:
-    """The message says that it is a binary file or a folder."""
+    """The message has the line and the byte that is not UTF-8, or says that it is a folder."""
     file = tmp_path / "job.toml"
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(JobError, match="is not a text in UTF-8"):
+    file.write_bytes(b'# a job\r\nname = "caf\xe9"\r\n')
+    with pytest.raises(JobError, match=r"line 2: byte 0xe9 is not UTF-8; save the file with"):
         prepare([], str(file), None, {})
-    with pytest.raises(JobError, match="Is a directory"):
+    with pytest.raises(JobError, match="this is a folder; name a file"):
         prepare([], str(tmp_path), None, {})
+
+
+def test_a_byte_order_mark_is_not_part_of_a_job_file(tmp_path: Path) -> None:
+    """Some editors write one, and nobody can see it."""
+    file = tmp_path / "job.toml"
+    file.write_bytes(b'\xef\xbb\xbfname = "n"\r\nseeds = ["https://a/"]\r\n')
+    assert prepare([], str(file), None, {}).spec.name == "n"
+
+
+def test_a_seed_that_is_not_utf8_is_refused_as_such(tmp_path: Path) -> None:
+    """The line holds a byte of another encoding; the address may be right otherwise."""
+    file = tmp_path / "seeds.txt"
+    file.write_bytes(b"https://a/\ncaf\xe9.example\n")
+    with pytest.raises(BadUrl, match=r"line 2: .* has a byte that is not UTF-8"):
+        prepare([], None, str(file), {})
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:

@@ -112,6 +112,9 @@ def test_the_machines_own_user_may_type_any_path_and_the_job_file_may_not() -> N
         assert OWNER.settle(PLAIN, [path, "jsonl"]) == (path, "jsonl")
         assert OWNER.locate(path) is None
     assert code(OWNER, None, "/anywhere/x.jsonl") == "path_not_allowed"
+    spec = JobSpec("j", output=OutputSpec(to=("/anywhere/x.jsonl",)))
+    with pytest.raises(RefusedError, match="name this file with --out instead of in the job"):
+        OWNER.settle(spec, None)
     assert code(OWNER, None, "s3://any/x.jsonl") == ""
     assert code(OutputRights(("/srv/crawls/",), owner=True), None, "/srv/crawls/x.jsonl") == ""
 

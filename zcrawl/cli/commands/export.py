@@ -64,7 +64,7 @@ def export_command(
 
     if failed + rejected + problems > 1:
         raise UsageError("--failed, --rejected and --problems are different lists; give one")
-    form = format_name or (JSONL if out == "-" else format_of(Path(out).name))
+    form = format_name or (JSONL if out == "-" else format_of(str(Path(out))))
     if csv_safe and form != CSV:
         raise UsageError(
             f"--csv-safe is for CSV, and the output is {form}; add --format csv, or leave it out"
@@ -142,6 +142,10 @@ def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True
         part.touch()
         if of_user:
             give_to_user(part)
+    except FileNotFoundError:
+        folder = path.absolute().parent
+        reason = f"{path}: the folder {folder} does not exist; make it first"
+        raise UsageError(reason, code=OUT_UNWRITABLE) from None
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror}"
         raise UsageError(reason, code=OUT_UNWRITABLE) from None

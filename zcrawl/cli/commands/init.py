@@ -14,7 +14,7 @@ from zcrawl.model.formats import FORMATS
 from zcrawl.model.reasons.usage import EXISTS
 
 JOB: Final = """\
-# A zcrawl job. Run it here:      zcrawl crawl --job {file}
+# A zcrawl job. Run it here:      zcrawl crawl {file}
 # or give it to a cluster:        zcrawl submit {file}
 # Every key: docs/job-file.md, docs/extraction.md, docs/outputs.md; `zcrawl config schema`.
 name = "{name}"
@@ -79,7 +79,7 @@ def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool)
         files = {path: job_text(path, seed)}
     if not force:
         for file_path in files:
-            if file_path.exists():
+            if _exists(file_path):
                 raise UsageError(f"{file_path} exists already; --force replaces it", code=EXISTS)
     for file_path, text in files.items():
         _write(file_path, text, force)
@@ -92,10 +92,17 @@ def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool)
     return 0
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # a folder that may not be entered, a name that is too long
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+
+
 def _write(path: Path, text: str, force: bool) -> None:
     from zcrawl.runtime.files import give_to_user
 
-    new = not path.exists()
+    new = not _exists(path)
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)

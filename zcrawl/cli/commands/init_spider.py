@@ -12,7 +12,7 @@ from zcrawl.submit.read import parse_table
 from zcrawl.submit.validate import spec_from_dict
 
 JOB: Final = """\
-# A zcrawl job with a spider of its own: {name}.py. Run it here:  zcrawl crawl --job {name}.toml
+# A zcrawl job with a spider of its own: {name}.py. Run it here:  zcrawl crawl {name}.toml
 # A cluster accepts it if its masters have allow_code = true:     zcrawl submit {name}.toml
 name = "{name}"
 spider = "{name}.py:{cls}"

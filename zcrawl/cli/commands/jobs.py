@@ -167,7 +167,8 @@ def _act(settings: Settings, ref: str, action: str, **only: str | int | None) ->
 def _told(reply: dict[str, Any], action: str) -> str:
     more = "" if reply["changed"] else ", as it was before"
     if action == "retry":
-        more = f", {reply['changed']} URLs are tried again"
+        changed = reply["changed"]
+        more = ", 1 URL is tried again" if changed == 1 else f", {changed} URLs are tried again"
     return f"job {reply['job']}, run {reply['run']}: {reply['state']}{more}"
 
 
