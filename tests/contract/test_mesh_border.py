@@ -6,7 +6,10 @@ Peers here are raw sockets with real keys, which send what no end of ours would.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
+import sys
+import time
 from collections import Counter
 
 import msgpack
@@ -363,6 +366,27 @@ async def test_a_viewers_long_frames_are_not_decoded_and_named() -> None:
         assert str(SMALL_REQUEST_MOST) in reply.data["message"]
         at.peers["bob"].control.send_multipart(frames(long))
         await at.ear.until(lambda: "long" in requests(at.ear))
+
+
+async def test_arguments_that_are_not_plain_are_dropped_at_once() -> None:
+    """Lists as keys: nested deeper than an encoder can follow, or 20,000 with the same hash."""
+    equal_hashes = [5 + n * sys.hash_info.modulus for n in range(8)]
+    keys = itertools.islice(itertools.product(equal_hashes, repeat=5), 20_000)
+    pairs = b"".join(msgpack.packb(key) + b"\x00" for key in keys)
+    colliding = b"\xdf" + (20_000).to_bytes(4, "big") + pairs
+    nested = b"\x81" + b"\x91" * 900 + b"\x00\x00"
+    with guarded(("ann", "bob")) as at:
+        began = time.process_time()
+        for name, value in (("ann", nested), ("bob", colliding)):
+            head, body = frames(ClientRequest("bad", "jobs", {"ref": 0}))
+            before, zero, after = body.partition(b"ref\x00")
+            control = at.peers[name].control
+            control.send_multipart([head, before + zero[:-1] + value + after])
+            control.send_multipart(frames(ClientRequest(name, "jobs", {})))
+        await at.ear.until(lambda: len(requests(at.ear)) == 2)
+        assert sorted(requests(at.ear)) == ["ann", "bob"]
+        assert at.count("bad_body") == 2
+        assert time.process_time() - began < 2.0
 
 
 async def test_a_long_header_is_not_decoded() -> None:

@@ -70,16 +70,11 @@ class ScopeFilter:
     def __init__(self, scope: Scope, seed_hosts: frozenset[str]) -> None:
         self._max_depth = scope.max_depth
         self._skip_binary = scope.skip_binary
-        self._excludes = _patterns("scope.exclude", scope.exclude)
-        self._includes = _patterns("scope.include", scope.include)
+        self._excludes = _patterns("scope.exclude", scope.exclude, MAX_PROGRAM)
+        excludes_cost = sum(pattern.size for pattern in self._excludes)
+        self._includes = _patterns("scope.include", scope.include, MAX_PROGRAM - excludes_cost)
         # The most steps of `verdict` for each byte of the URL.
-        self.cost = sum(pattern.size for pattern in (*self._excludes, *self._includes))
-        if self.cost > MAX_PROGRAM:
-            raise JobError(
-                f"scope.include and scope.exclude are too large together: {self.cost} instructions,"
-                f" at most {MAX_PROGRAM}; use fewer or simpler expressions",
-                code=BAD_EXPRESSION,
-            )
+        self.cost = excludes_cost + sum(pattern.size for pattern in self._includes)
         entries = scope.hosts or sorted(seed_hosts)
         self._any_host = "*" in entries
         # (name, port) with port "" for any; a wildcard's name is kept with its leading dot.
@@ -182,8 +177,18 @@ def _parse_host(entry: str) -> tuple[bool, str, str]:
     return wildcard, f".{name}" if wildcard else name, port and str(int(port))
 
 
-def _patterns(key: str, expressions: Iterable[str]) -> tuple[Pattern, ...]:
-    """Compile each expression by itself; joined by |, their groups would break."""
-    return tuple(
-        compile_pattern(text, f"{key}[{number}]") for number, text in enumerate(expressions, 1)
-    )
+def _patterns(key: str, expressions: Iterable[str], most: int) -> tuple[Pattern, ...]:
+    """Compile each expression by itself; joined by |, their groups would break. Stop at the first
+    one above `most` instructions: to compile all of a hostile job would hold the leader."""
+    patterns: list[Pattern] = []
+    for number, text in enumerate(expressions, 1):
+        pattern = compile_pattern(text, f"{key}[{number}]")
+        most -= pattern.size
+        if most < 0:
+            raise JobError(
+                "scope.include and scope.exclude are too large together: more than "
+                f"{MAX_PROGRAM} instructions at {key}[{number}]; use fewer or simpler expressions",
+                code=BAD_EXPRESSION,
+            )
+        patterns.append(pattern)
+    return tuple(patterns)

@@ -316,22 +316,23 @@ def _depends_on_directory_only(href: str) -> bool:
 
 
 def _canonical(base: str | None, href: str, rules: CanonicalRules) -> str:
+    written = href  # a password with a # in it is not a fragment, and must not be shown
     if rules.version >= FRAGMENT_SPACES_SINCE:
         href = without_fragment(href.strip(_STRIPPED))
     else:
         href = href.partition("#")[0].strip(_STRIPPED)
     scheme = _SCHEME.match(href)
     if scheme and scheme[1].lower() not in ("http", "https"):
-        raise _bad(href, UNSUPPORTED_SCHEME, "only http:// and https:// URLs are crawled")
+        raise _bad(written, UNSUPPORTED_SCHEME, "only http:// and https:// URLs are crawled")
     if len(href) > MAX_URL_BYTES or (base is not None and len(base) > MAX_URL_BYTES):
-        raise _bad(href, URL_TOO_LONG, f"longer than {MAX_URL_BYTES} bytes")
+        raise _bad(written, URL_TOO_LONG, f"longer than {MAX_URL_BYTES} bytes")
     try:
         url = normalize_url(href) if base is None else join_url(base, href)
     except ValueError:
-        raise _bad(href, BAD_URL, "not a valid URL") from None
+        raise _bad(written, BAD_URL, "not a valid URL") from None
     name = 8 if url.startswith("https://") else 7
     if name == 7 and not url.startswith("http://"):  # `ht\ntps:` or a base of another scheme
-        raise _bad(href, UNSUPPORTED_SCHEME, "only http:// and https:// URLs are crawled")
+        raise _bad(written, UNSUPPORTED_SCHEME, "only http:// and https:// URLs are crawled")
     path = url.find("/", name)
     at = url.rfind("@", name, path)
     if at >= 0:
@@ -348,7 +349,7 @@ def _canonical(base: str | None, href: str, rules: CanonicalRules) -> str:
             query = _apply(rules, query)
         url = f"{url[:mark]}?{query}" if query else url[:mark]
     if len(url) > MAX_URL_BYTES:
-        raise _bad(href, URL_TOO_LONG, f"longer than {MAX_URL_BYTES} bytes")
+        raise _bad(written, URL_TOO_LONG, f"longer than {MAX_URL_BYTES} bytes")
     return url
 
 

@@ -122,9 +122,16 @@ class Sender:
     """One key: which messages it may send, and under which names."""
 
     def __init__(
-        self, key: str, name: str, roles: frozenset[KeyRole], allowed: AllowedKey | None = None
+        self,
+        key: str,
+        name: str,
+        roles: frozenset[KeyRole],
+        allowed: AllowedKey | None = None,
+        others: frozenset[str] = frozenset(),
     ) -> None:
-        """`allowed` is the key's line in the list. None: it may use any name."""
+        """`allowed` is the key's line in the list. None: it may use any name. `others`: the names
+        of all worker keys; `node-1` is not a number of `node` if it is the name of another key."""
+        self._others = others
         self.key, self.name, self.roles, self.allowed = key, name, roles, allowed
         self.most: dict[Channel, dict[int, int]] = {
             channel: {kind: body_most(kind, roles) for kind in kinds_on(channel, roles)}
@@ -146,6 +153,8 @@ class Sender:
         owned = self._names.get(worker)
         if owned is None:
             owned = len(worker) <= NAME_MOST and self.allowed.may_be(worker)
+            if owned and not self.allowed.patterns and worker != self.name:
+                owned = worker not in self._others
             if len(self._names) >= NAMES_KEPT:
                 self._names.clear()
             self._names[worker] = owned
@@ -177,8 +186,13 @@ class Border:
 
     def allow(self, allowed: Mapping[str, AllowedKey]) -> None:
         """Use these keys from the next message on, also for connected peers."""
+        workers = frozenset(
+            allowed_key.name
+            for allowed_key in allowed.values()
+            if KeyRole.WORKER in allowed_key.roles
+        )
         self._senders = {
-            key: Sender(key, allowed_key.name, allowed_key.roles, allowed_key)
+            key: Sender(key, allowed_key.name, allowed_key.roles, allowed_key, workers)
             for key, allowed_key in allowed.items()
         }
         if self._server:

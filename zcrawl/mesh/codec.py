@@ -6,7 +6,10 @@ a good header comes back as `BadBody`, because a numbered result must be consume
 Headers and bodies are written and read by msgspec, which validates while it reads. The same bytes
 take less time than by msgpack and a conversion (a result with 20 links: written in 1.0 us instead
 of 4.5, read in 3.0 instead of 4.1; a header read in 0.3 instead of 0.7). Headers of other
-versions and version notices have no type, so msgpack reads them.
+versions and version notices have no type, so msgpack reads them. It reads requests too, because
+their arguments have no type either, and msgspec would accept lists as keys of a map there: Python's
+hashes of numbers are no secret, so 20,000 keys with one hash took 5 s, and a frame has room for
+300,000.
 
 Every version must be able to read two things of any other: a header is an array that begins with
 the version and has the source as its fifth field; and the version notice.
@@ -28,6 +31,7 @@ from zcrawl.mesh.messages import (
     ClientRequest,
     Header,
     Message,
+    MessageKind,
 )
 from zcrawl.model.reasons.cluster import MESSAGE_TOO_LARGE, UNKNOWN_TYPE
 
@@ -35,6 +39,8 @@ MAX_FRAME_BYTES = 16_000_000
 # Of what a request nests: at 980 lists in lists a leader's encoder raised RecursionError, and any
 # viewer could depose it. A job file nests ten deep.
 MAX_DEPTH = 64
+_TOO_DEEP = f"values that nest more than {MAX_DEPTH} deep"
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})  # and lists and maps of them
 # A topic that all versions subscribe to; no header begins like this.
 VERSION_TOPIC = b"zcrawl-protocol"
 REQUEST_ID_WITHIN = 300  # bytes of a body; ids of clients have 32
@@ -69,20 +75,27 @@ def decode(frames: Sequence[bytes]) -> Message | BadBody:
 
 def decode_body(header: Header, frame: bytes) -> Message | BadBody:
     """Decode the body of a message whose header was accepted."""
-    decoder = _DECODERS.get(header.kind)
-    if decoder is None:
-        decoder = _DECODERS[header.kind] = msgspec.msgpack.Decoder(_BODIES[header.kind])
     try:
+        if header.kind == MessageKind.REQUEST:
+            return Message(header, _decode_request(frame))
+        # All other bodies have fields of types that do not nest, or come from masters.
+        decoder = _DECODERS.get(header.kind)
+        if decoder is None:
+            decoder = _DECODERS[header.kind] = msgspec.msgpack.Decoder(_BODIES[header.kind])
         _check_length(frame)
-        body = decoder.decode(frame)
+        return Message(header, decoder.decode(frame))
     except (msgspec.MsgspecError, DecodeError, ValueError) as error:
         return BadBody(header, str(error)[:200])
     except RecursionError:
-        return BadBody(header, f"values that nest more than {MAX_DEPTH} deep")
-    # All other bodies have fields of types that do not nest, or come from masters.
-    if isinstance(body, ClientRequest) and not _is_flat(body.args):
-        return BadBody(header, f"arguments that nest more than {MAX_DEPTH} deep")
-    return Message(header, body)
+        return BadBody(header, _TOO_DEEP)
+
+
+def _decode_request(frame: bytes) -> ClientRequest:
+    """Decode a request. DecodeError for arguments that are not plain: nested too deep, of a type
+    that JSON does not have, or with keys that are not text."""
+    request = msgspec.convert(_unpack(frame, text_keys=True), ClientRequest)
+    _check_plain(request.args)
+    return request
 
 
 def version_notice(source: str) -> list[bytes]:
@@ -147,8 +160,9 @@ def peek_request_id(beginning: bytes) -> str:
     return id if isinstance(id, str) else ""
 
 
-def _is_flat(value: object) -> bool:
-    """Whether nothing nests deeper than MAX_DEPTH. Level by level: recursion is what fails."""
+def _check_plain(value: object) -> None:
+    """Raise DecodeError for arguments that could not be encoded or shown. Level by level: recursion
+    is what fails."""
     level = [value]
     for _ in range(MAX_DEPTH):
         deeper: list[object] = []
@@ -157,10 +171,12 @@ def _is_flat(value: object) -> bool:
                 deeper += element.values()
             elif isinstance(element, list):
                 deeper += element
+            elif type(element) not in _PLAIN:
+                raise DecodeError(f"an argument of the type {type(element).__name__}")
         if not deeper:
-            return True
+            return
         level = deeper
-    return False
+    raise DecodeError(_TOO_DEEP)
 
 
 def _check_length(frame: bytes) -> None:
@@ -168,10 +184,13 @@ def _check_length(frame: bytes) -> None:
         raise DecodeError(f"a frame of {len(frame)} bytes is too large")
 
 
-def _unpack(frame: bytes) -> object:
+def _unpack(frame: bytes, *, text_keys: bool = False) -> object:
+    """Decode any frame; `text_keys`: refuse maps with other keys before they are built."""
     _check_length(frame)
     try:
-        value: object = msgpack.unpackb(frame, strict_map_key=False)
+        value: object = msgpack.unpackb(frame, strict_map_key=text_keys)
+    except msgpack.StackError:
+        raise DecodeError(_TOO_DEEP) from None
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise DecodeError(f"not MessagePack: {error}") from None
     return value

@@ -26,6 +26,7 @@ _SECRET_HEADER = lazy_pattern(
     r"|authoriz|(^|-)auth(-|$)|session",
     re.IGNORECASE,
 )
+_URL_PASSWORD = lazy_pattern(r"://[^\s/@]*:[^\s/@]+@")  # `Referer: http://user:password@host/`
 _CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
 
 
@@ -37,15 +38,20 @@ def check_access(spec: JobSpec) -> None:
             raise JobError(
                 f"fetch.user_agents, entry {number}: {agent!r} is empty or has control characters"
             )
+        _refuse_url_password(agent, f"fetch.user_agents, entry {number}")
+    _refuse_url_password(fetch.user_agent, "fetch.user_agent")
     for header, value in _headers(fetch):
         if _SECRET_HEADER.search(header) and not _REFERENCE.search(value):
             raise _written_out(f"fetch.headers, {header}")
+        _refuse_url_password(value, f"fetch.headers, {header}")
     for number, entry in enumerate(fetch.auth, 1):
         if not entry.host or bool(entry.bearer) == bool(entry.user):
             raise JobError(
                 f"fetch.auth, entry {number}: write a host, and either user and password or bearer,"
                 ' such as { host = "example.com", user = "me", password = "${PW}" }'
             )
+        if "@" in entry.host:
+            raise _written_out(f"fetch.auth, entry {number}, host")
         secret = entry.bearer or entry.password
         if not _REFERENCE.search(secret):
             raise _written_out(f"fetch.auth for {entry.host}")
@@ -63,6 +69,12 @@ def check_access(spec: JobSpec) -> None:
 
 def _headers(fetch: Fetch) -> list[tuple[str, str]]:
     return [pair for headers in (fetch.headers, *fetch.header_sets) for pair in headers.items()]
+
+
+def _refuse_url_password(text: str, where: str) -> None:
+    login = _URL_PASSWORD.search(text)
+    if login and not _REFERENCE.search(login[0]):
+        raise _written_out(where)
 
 
 def _check_proxies(fetch: Fetch) -> None:

@@ -24,7 +24,13 @@ from zcrawl.model.extraction import (
     PageFact,
     Structured,
 )
-from zcrawl.model.reasons.usage import BAD_CHOICE, BAD_EXPRESSION, NO_SUCH_FIELD, UNKNOWN_KEY
+from zcrawl.model.reasons.usage import (
+    BAD_CHOICE,
+    BAD_EXPRESSION,
+    BAD_PATH,
+    NO_SUCH_FIELD,
+    UNKNOWN_KEY,
+)
 from zcrawl.submit.keys import word_for
 from zcrawl.text.expressions import compile_path, compile_pattern
 from zcrawl.text.spelling import near_names
@@ -34,6 +40,7 @@ MAX_FIELDS: Final = 500  # in one block, with those inside of others
 MAX_NESTING: Final = 8
 MAX_EXPRESSION: Final = 1_000  # characters of a selector, a pattern or a path
 MAX_PROGRAM: Final = 50_000  # instructions of all patterns of a job together
+MAX_PATHS: Final = 200_000  # characters of all JMESPath expressions of a job together
 MAX_NAME: Final = 60
 _CHOICES: Final = {"type": get_args(FieldType), "page": get_args(PageFact)}
 _PATHS: Final = ("json", "jsonld", "microdata")  # JMESPath
@@ -233,7 +240,7 @@ def _check_schema(
 
 def check_expressions(blocks: tuple[Block, ...]) -> None:
     """Raise JobError for patterns and paths that cannot be compiled, or cost too much together."""
-    size = 0
+    size = characters = 0
     for number, block in enumerate(blocks, 1):
         path = block_path(number, len(blocks))
         patterns = [(f"{path}.match", block.match.url)]
@@ -246,16 +253,25 @@ def check_expressions(blocks: tuple[Block, ...]) -> None:
         for place, rule in enumerate(block.follow or (), 1):
             patterns.append((f"{path}.follow[{place}].re", rule.re))
             paths.append((f"{path}.follow[{place}].json", rule.json))
-        size += sum(compile_pattern(text, where).size for where, text in patterns if text)
+        # Both stop at the first one above the limit: to compile all would hold the leader.
+        for where, text in patterns:
+            size += compile_pattern(text, where).size if text else 0
+            if size > MAX_PROGRAM:
+                raise JobError(
+                    f"extract: the patterns are too large together: more than {MAX_PROGRAM} "
+                    f"instructions at {where}; use fewer or simpler ones",
+                    code=BAD_EXPRESSION,
+                )
         for where, text in paths:
+            characters += len(text or "")
+            if characters > MAX_PATHS:
+                raise JobError(
+                    f"extract: the JMESPath expressions have more than {MAX_PATHS} characters "
+                    f"together at {where}; use fewer or shorter ones",
+                    code=BAD_PATH,
+                )
             if text:
                 compile_path(text, where)
-    if size > MAX_PROGRAM:
-        raise JobError(
-            f"extract: the patterns are too large together: {size} instructions, at most "
-            f"{MAX_PROGRAM}; use fewer or simpler ones",
-            code=BAD_EXPRESSION,
-        )
 
 
 def block_path(number: int, of: int) -> str:
@@ -289,7 +305,7 @@ def _check_fields(block: Block, path: str) -> None:
             )
         if field.format and field.type != "date":
             raise JobError(f"{where}.format is for dates; add type = 'date', or remove format")
-        for key in ("css", "json", "jsonld", "microdata", "re", "attr", "opengraph"):
+        for key in ("css", "json", "jsonld", "microdata", "re", "attr", "opengraph", "format"):
             check_length(getattr(field, key), f"{where}.{key}")
     if count > MAX_FIELDS:
         raise JobError(f"{path} has {count} fields; at most {MAX_FIELDS}")

@@ -65,6 +65,7 @@ FOREIGN_KEYS: Final = {
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
 MAX_RETRIES: Final = 100
+MAX_ENTRIES: Final = 100_000  # of any list of a job; the leader checks each of them
 _TOKEN = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name, RFC 9110
 _CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
 
@@ -95,6 +96,7 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
 def check(spec: JobSpec, *, seeds: bool = True) -> None:
     """Raise JobError for values that have the right type but make no sense. `seeds`: also check
     the seeds; a stored job has already admitted its seeds."""
+    _check_lengths(spec, "")
     check_name(spec.name)
     check_kind(spec, LATER_KINDS)
     check_tags(spec.tags)
@@ -114,6 +116,15 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     check_outputs(spec.output)
     check_recrawl(spec.recrawl, spec.kind == CRAWL)
     check_duplicates(spec.duplicates)
+
+
+def _check_lengths(section: msgspec.Struct, path: str) -> None:
+    for name in section.__struct_fields__:
+        value = getattr(section, name)
+        if isinstance(value, msgspec.Struct):
+            _check_lengths(value, f"{path}{name}.")
+        elif isinstance(value, tuple | list | dict) and len(value) > MAX_ENTRIES:
+            raise JobError(f"{path}{name} has {len(value)} entries; at most {MAX_ENTRIES}")
 
 
 def check_name(name: str) -> None:

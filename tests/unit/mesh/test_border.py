@@ -99,6 +99,27 @@ def test_a_worker_has_its_own_names(key: str, own: list[str], others: list[str])
             assert refusal is Refusal.NAME, name
 
 
+def test_a_number_of_one_key_is_not_the_name_of_another() -> None:
+    """The key of `node` could otherwise send results as the worker `node-1`, which has its own."""
+    worker = frozenset({KeyRole.WORKER})
+    made = Border(SERVER)
+    made.allow(
+        {
+            W1: AllowedKey("node", worker, has_roles=True),
+            POOL: AllowedKey("node-1", worker, has_roles=True),
+            ANN: AllowedKey("node-3", frozenset({KeyRole.VIEWER}), has_roles=True),
+            BOB: AllowedKey("many", worker, ("node-*",), has_roles=True),
+        }
+    )
+    names = ("node", "node-1", "node-2", "node-3", "node-1-1")
+    owned = {
+        key: [name for name in names if made.sender(key).owns(name)] for key in (W1, POOL, BOB)
+    }
+    assert owned[W1] == ["node", "node-2", "node-3"]
+    assert owned[POOL] == ["node-1", "node-1-1"]
+    assert owned[BOB] == ["node-1", "node-2", "node-3", "node-1-1"]  # the list says so itself
+
+
 def test_names_are_remembered_within_bounds() -> None:
     """A worker that makes names up fills no memory, and no long name is matched."""
     at = border()

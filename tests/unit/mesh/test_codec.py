@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import sys
+import time
 
 import msgpack
 import msgspec
@@ -142,6 +145,42 @@ def test_a_request_that_nests_deep_is_a_bad_body(begin: bytes, depth: int) -> No
     message = codec.decode([head, before + zero[:-1] + begin * depth + b"\x00" + after])
     assert isinstance(message, BadBody)
     assert "more than 64 deep" in message.error
+
+
+def request_with(value: bytes) -> Message | BadBody:
+    """A request whose argument is this MessagePack, decoded."""
+    head, body = frames_of(ClientRequest("r", "overview", {"run": 0}))
+    before, zero, after = body.partition(b"run\x00")
+    return codec.decode([head, before + zero[:-1] + value + after])
+
+
+@pytest.mark.parametrize("depth", [1, 100, 900, 990, 1_010])
+def test_a_request_with_lists_as_keys_is_a_bad_body(depth: int) -> None:
+    """Lists in a key are not seen by a check of the values, and nest as deep."""
+    message = request_with(b"\x81" + b"\x91" * depth + b"\x00" + b"\x00")
+    assert isinstance(message, BadBody)
+
+
+def test_keys_of_equal_hash_are_refused_before_a_map_is_built() -> None:
+    """Each key is compared with all before it: 20,000 of them held a leader for 5 s."""
+    equal_hashes = [5 + n * sys.hash_info.modulus for n in range(8)]
+    keys = list(itertools.islice(itertools.product(equal_hashes, repeat=5), 20_000))
+    assert len(set(map(hash, keys[:100]))) == 1
+    pairs = b"".join(msgpack.packb(key) + b"\x00" for key in keys)
+    began = time.process_time()
+    message = request_with(b"\xdf" + len(keys).to_bytes(4, "big") + pairs)
+    assert isinstance(message, BadBody)
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"\xd4\x05\x00", b"\xd6\xff\x00\x00\x00\x00", b"\x91\xd4\x05\x00", b"\x81\x01\x00"],
+    ids=["extension", "timestamp", "extension-in-a-list", "number-as-key"],
+)
+def test_a_request_with_other_types_than_json_is_a_bad_body(value: bytes) -> None:
+    """No client sends them, and nothing that reads arguments expects them."""
+    assert isinstance(request_with(value), BadBody)
 
 
 def test_a_request_that_nests_as_jobs_do_is_read() -> None:

@@ -20,6 +20,25 @@ def test_a_catastrophic_pattern_takes_linear_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("jsonld = 'T.floor(to_number(x))'", '"1e999"'),
+        ("jsonld = 'T.ceil(to_number(x))'", '"nan"'),
+        ("jsonld = 'T.avg([x])'", "1" + "0" * 400),
+        ("jsonld = 'T.x', type = 'date', format = '%d%d'", '"11"'),
+    ],
+)
+def test_a_value_that_an_expression_cannot_calculate_is_a_problem_of_its_field(
+    field: str, value: str
+) -> None:
+    """Any other error would fail the page, with all its links."""
+    page = f'<script type="application/ld+json">{{"@type": "T", "x": {value}}}</script><h1>t</h1>'
+    job = f"[extract.fields]\nbad = {{ {field} }}\ngood = 'h1'"
+    fields = item(job, page)
+    assert (fields["bad"], fields["good"]) == (None, "t")
+
+
+@pytest.mark.parametrize(
     ("text", "code", "key"),
     [
         ('[extract.fields]\na = "p[["', "bad_selector", "extract.fields.a.css"),

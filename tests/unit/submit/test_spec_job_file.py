@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,22 @@ def test_whatever_a_client_sends_is_a_spec_or_a_job_error(changes: dict[str, Any
     except JobError:
         return
     assert from_json(to_json(spec)) == spec
+
+
+MANY = 1_500_000
+HOLDS_THE_LEADER: list[dict[str, object]] = [
+    {"scope": {"include": [f"a{number}" for number in range(90_000)]}},
+    {"scope": {"exclude": ["a"] * 90_000}},
+    {"scope": {"hosts": ["a.test"] * MANY}},
+    {"seeds": ["http://a.test/"] * MANY},
+    {"sitemaps": {"urls": ["http://a.test/"] * MANY}},
+]
+
+
+@pytest.mark.parametrize("table", HOLDS_THE_LEADER, ids=lambda table: next(iter(table)))
+def test_a_job_with_very_many_entries_is_refused_at_once(table: dict[str, object]) -> None:
+    """The leader checks a job in its event loop: 16 MB of expressions took it a minute."""
+    began = time.process_time()
+    with pytest.raises(JobError):
+        spec_from_dict({"name": "j", **table}, "job")
+    assert time.process_time() - began < 1.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Callable, Mapping
 
 import httpx
@@ -270,6 +271,61 @@ async def test_a_login_is_done_once_before_the_first_page_and_paced() -> None:
     assert (await get(session, SITE + "/page")).status_code == 200
     await session.prepare("https://y.test/", HEADERS, HopLimits(), nothing)
     assert len(engine.requests) == 4
+
+
+@pytest.mark.parametrize("charset", ["hex", "idna", "undefined", "rot13", "a\0b", "punycode"])
+async def test_no_charset_of_a_server_breaks_a_login(charset: str) -> None:
+    """Python has codecs that raise errors, and punycode takes the square of the length."""
+    words = b"Hello ann-" + b"z" * 100_000
+
+    def answer(url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        if url == SITE + "/login":
+            return httpx.Response(200, text=FORM)
+        return httpx.Response(
+            200, content=words, headers={"Content-Type": f"text/html; charset={charset}"}
+        )
+
+    played = Played(answer)
+    began = time.process_time()
+    await log_in(make(played, SECRET, LOGIN), [])
+    assert len(played.forms) == 1
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"<p {' '.join(f'a{n}' for n in range(30_000))}>",
+        "".join(f"<b a{n}>" for n in range(2_000)) + "<p>" * 2_000,
+    ],
+    ids=["attributes", "copies"],
+)
+async def test_a_login_page_that_takes_long_to_parse_fails_the_login(page: str) -> None:
+    """It is not parsed at all: nothing could interrupt the parser."""
+    played = Played(lambda url, headers, limits: httpx.Response(200, text=page + FORM))
+    session = make(played, SECRET, LOGIN)
+    with pytest.raises(FetchError, match="too long to parse") as caught:
+        await log_in(session, [])
+    assert caught.value.code == "login_failed"
+    assert not played.forms
+
+
+async def test_a_login_with_a_redirect_to_nowhere_is_not_hammered() -> None:
+    """The password would be sent again for every page."""
+    bad = {"Location": "http://[::1/"}
+
+    def answer(url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        if url == SITE + "/login":
+            return httpx.Response(200, text=FORM)
+        return httpx.Response(302, headers=bad)
+
+    played = Played(answer)
+    session = make(played, SECRET, LOGIN)
+    for _ in range(3):
+        with pytest.raises(FetchError) as caught:
+            await log_in(session, [])
+        assert caught.value.code == "login_failed"
+    assert len(played.forms) == 1
 
 
 async def test_a_login_that_does_not_work_is_named_and_not_hammered() -> None:

@@ -40,7 +40,13 @@ def compile_path(expression: str, path: str) -> Callable[[Any], Any]:
     def search(value: Any) -> Any:
         try:
             return compiled(value)
-        except (jmespath.exceptions.JMESPathError, RecursionError, TypeError, ValueError) as error:
+        except (
+            jmespath.exceptions.JMESPathError,
+            RecursionError,
+            TypeError,
+            ValueError,
+            OverflowError,  # `floor` of an infinite number, `avg` of numbers with 400 digits
+        ) as error:
             raise FieldProblem(f"{expression}: {error}") from None
 
     return search

@@ -141,7 +141,7 @@ def to_date(value: Any, format: str = "") -> str:
     if format:
         try:
             moment = datetime.datetime.strptime(text, format)
-        except ValueError:
+        except (ValueError, re.error):  # re.error: a directive that the format has twice
             raise FieldProblem(f"not a date of the form {format}: {shown(value)}") from None
         return _iso(moment, "%H" in format or "%I" in format or "%c" in format or "%X" in format)
     if _UNIX_TIME.fullmatch(text):  # before ISO 8601, which reads 1712011500000 as a day of 1712

@@ -3,6 +3,10 @@
 Called by `session` before the first page of the form's host, once per worker and run. Every
 request of it waits for the host's pace like any other. Who comes while a login is under way waits
 for its end; one that failed is tried again after a minute at the earliest.
+
+The host of a login is a web site like any other: its pages are parsed only if `parse.cost` accepts
+them, and decoded by `parse.charset`, because Python's own codecs include some that take quadratic
+time or raise errors (`charset=punycode`, `charset=hex`).
 """
 
 from __future__ import annotations
@@ -12,15 +16,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import urlencode
 
-from zcrawl.errors import FetchError, RetryClass, TooManySteps
+from zcrawl.errors import BadUrl, FetchError, RetryClass, TooManySteps
+from zcrawl.fetch.headers import header_of
 from zcrawl.fetch.keyring import RunSecrets, not_released
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits, Response
-from zcrawl.fetch.wire.response import as_httpx
 from zcrawl.frontier.url import canonicalize, join, origin_of
 from zcrawl.model.reasons.failure import LOGIN_FAILED
 from zcrawl.model.spec import Login
-from zcrawl.parse.forms import find_form
+from zcrawl.parse.charset import decode
+from zcrawl.parse.cost import ParsePlace, TooCostly, judge
+from zcrawl.parse.forms import MAX_FORM_BYTES, HtmlForm, find_form
 from zcrawl.text.expressions import compile_pattern
 
 MAX_HOPS: Final = 5
@@ -63,6 +69,9 @@ class LoginStep:
                 raise self._failed
             try:
                 await self._log_in(engine, headers, limits, next_hop)
+            except BadUrl as error:
+                self._failed, self._failed_at = _failed(str(error)), self._clock()
+                raise self._failed from None
             except FetchError as error:
                 self._failed, self._failed_at = error, self._clock()
                 raise
@@ -75,7 +84,7 @@ class LoginStep:
             raise not_released(self.missing_secrets, self._url)
         # The first request goes on the permit of the page that waits for all this.
         url, response = await self._follow(engine, self._url, headers, limits, next_hop)
-        form = find_form(response.content, self._fields)
+        form = await self._form(url, response)
         if form is None:
             names = ", ".join(self._fields)
             raise _failed(
@@ -93,14 +102,26 @@ class LoginStep:
             target, response = await self._follow(engine, onward, headers, limits, next_hop)
         if response.status_code >= 400:
             raise _failed(f"{target} answered with status {response.status_code}")
-        if self._success is not None and not self._is_success(as_httpx(response).text):
+        if self._success is not None and not self._is_success(response):
             raise _failed(f"{target} does not have what login.success looks for")
         await next_hop()  # for the page itself
 
-    def _is_success(self, text: str) -> bool:
-        assert self._success is not None
+    async def _form(self, url: str, response: Response) -> HtmlForm | None:
+        """Return the form of the page; FetchError if the page would take too long to parse."""
+        markup = response.content[:MAX_FORM_BYTES]
         try:
-            return self._success.found_in(text)
+            place = judge(markup, fingerprint=False, selectors=None).place
+        except TooCostly as reason:
+            raise _failed(f"{url} would take too long to parse: {reason}") from None
+        if place is ParsePlace.THREAD:
+            return await asyncio.to_thread(find_form, markup, self._fields)
+        return find_form(markup, self._fields)
+
+    def _is_success(self, response: Response) -> bool:
+        assert self._success is not None
+        content_type = header_of(response, b"content-type") or ""
+        try:
+            return self._success.found_in(decode(response.content, content_type)[0])
         except TooManySteps as error:
             raise _failed(f"login.success: {error}") from None
 
