@@ -37,6 +37,8 @@ from zcrawl.text.spelling import near_names
 
 MAX_BLOCKS: Final = 100
 MAX_FIELDS: Final = 500  # in one block, with those inside of others
+MAX_JOB_FIELDS: Final = 2_000  # in all blocks together
+MAX_RULES: Final = 1_000  # `follow` of all blocks together
 MAX_NESTING: Final = 8
 MAX_EXPRESSION: Final = 1_000  # characters of a selector, a pattern or a path
 MAX_PROGRAM: Final = 50_000  # instructions of all patterns of a job together
@@ -77,12 +79,31 @@ def expand(data: Mapping[str, Any], source: str) -> dict[str, Any]:
         )
     if len(blocks) > MAX_BLOCKS:
         raise JobError(f"{source}: {len(blocks)} [[extract]] blocks; at most {MAX_BLOCKS}")
+    # Counted before anything is expanded, because the leader does that in its event loop.
+    for key, count, most in (
+        ("fields", sum(_count_fields(block.get("fields"), 1) for block in blocks), MAX_JOB_FIELDS),
+        ("follow", sum(_count_rules(block.get("follow")) for block in blocks), MAX_RULES),
+    ):
+        if count > most:
+            raise JobError(f"{source}: extract has {count} entries in '{key}'; at most {most}")
     single = isinstance(given, Mapping)
     long = [
         _block(block, "extract" if single else f"extract[{number}]", source)
         for number, block in enumerate(blocks, 1)
     ]
     return {**data, "extract": long}
+
+
+def _count_fields(fields: Any, level: int) -> int:
+    """Return the number of fields, with those inside of others as deep as they may nest."""
+    if not isinstance(fields, Mapping) or level > MAX_NESTING:
+        return 0
+    inner = (field.get("fields") for field in fields.values() if isinstance(field, Mapping))
+    return len(fields) + sum(_count_fields(table, level + 1) for table in inner)
+
+
+def _count_rules(follow: Any) -> int:
+    return len(follow) if isinstance(follow, list | tuple) else 1
 
 
 def _block(block: Mapping[str, Any], path: str, source: str) -> dict[str, Any]:
