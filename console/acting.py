@@ -1,5 +1,6 @@
-"""How something is done: what must be typed is asked for, what cannot be undone is confirmed, it is
-sent, one request for each row, and what became of it is told. Called by `app`.
+"""How something is done: ask, send one request for each row, tell what became of it.
+
+Called by `app` in the handler of the key, so that no further key reaches the page.
 """
 
 from __future__ import annotations
@@ -7,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from console.actions import Action, ActionRequest, Gather, plan, result_text
-from console.lines import Picture, Span, title
-from console.lines import line as spans
+from console.actions import Action, ActionRequest, Gather, Values, plan, result_text, typed_values
+from console.drawing.lines import Picture, Span
+from console.drawing.question import question_lines
 from console.plain import plain
-from console.screens.dialogs import AskDialog, ConfirmDialog
-from console.screens.submit import Form, SubmitScreen
+from console.screens.action_form import ActionForm
+from console.screens.dialogs import ConfirmDialog
+from console.screens.submit import SubmitForm
 from console.state import Say, rows_of
 from console.tables import Row
 from zcrawl.errors import ZcrawlError
@@ -20,7 +22,6 @@ from zcrawl.errors import ZcrawlError
 if TYPE_CHECKING:
     from console.app import ConsoleApp
 
-MOST_TARGETS = 12  # lines of a question; the rest is counted
 PAGE_ROWS = 500  # the most that a leader gives at once
 MOST_GATHERED = 10_000
 
@@ -34,70 +35,108 @@ class ClusterLine(NamedTuple):
 
 
 class Acting:
+    """Asks, and does it after a yes."""
+
     def __init__(self, app: ConsoleApp) -> None:
         self._app = app
 
     def _say(self, text: str, style: str = "") -> None:
         self._app.feed_event(Say(text, style))
 
-    def _is_readonly(self) -> bool:
+    def refuses(self) -> bool:
+        """Whether nothing may be changed from here; the reason is told."""
         view = self._app.view
-        if not view.may_act:
-            why = "nothing is changed from here" if view.readonly else "this key may only watch"
-            self._say(f"read-only: {why}", "bad")
-        return not view.may_act
+        if view.may_act:
+            return False
+        if view.readonly:
+            why = "this console was started with --readonly, or shows a recording"
+        else:
+            why = f"the key of this console has the role {view.role!r}, which may only watch"
+        self._say(f"read-only: {why}. Nothing was changed.", "warn")
+        return True
 
-    async def act(self, action: Action, rows: list[Row], typed: str = "") -> None:
-        if self._is_readonly():
+    # ------------------------------------------------------------ asking
+
+    def begin(self, action: Action, rows: list[Row], typed: str = "") -> None:
+        """Open the dialog or the form of an action, at once."""
+        if self.refuses():
             return
         line = self._app.line()
         if action.gather is not None:
-            gathered_rows = await self._gathered(action.gather, line)
-            if gathered_rows is None:
+            self._ask_about_all(action, action.gather, line)
+            return
+        if not rows and action.name != "step_down":
+            self._say(f"no row to {action.label}", "warn")
+            return
+        if action.form and not typed:
+            fitting = [row for row in rows if action.fits(row)]
+            if not fitting:
+                self._say(f"cannot {action.label}: {_states(rows)}", "warn")
                 return
-            rows = gathered_rows
-        if action.ask and not typed:
-            lines: Picture = [
-                title(action.label.capitalize(), 80),
-                spans(Span(f"  {action.ask}", "dim")),
-            ]
-            answer = await self._app.push_screen_wait(AskDialog(lines))
-            if not answer:
-                return
-            typed = answer
+            form = ActionForm(
+                action, fitting, self._app.view, lambda v: self._send_form(action, fitting, v, line)
+            )
+            self._app.push_screen(form)
+            return
         try:
-            snapshot = self._app.view.known.snapshot
-            epoch = snapshot.epoch if snapshot is not None else 0
-            requests = plan(action, rows, typed, epoch)
+            values = typed_values(action, typed) if typed else {}
+            requests = self._plan(action, rows, values)
         except ValueError as error:
             self._say(str(error), "bad")
             return
         if not requests:
-            self._say(f"nothing here to {action.label}", "warn")
+            self._say(f"cannot {action.label}: {_states(rows)}", "warn")
             return
-        if action.confirm and not await self._app.push_screen_wait(
-            ConfirmDialog(_question(action, requests))
-        ):
-            self._say("nothing was done")
-            return
-        done = [await self._perform(request, line) for request in requests]
-        left_out = len([row for row in rows if not action.fits(row)])
-        if len(done) + left_out > 1:
-            counts = {"done": sum(done), "refused": done.count(False), "left out": left_out}
-            summary = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
-            style = "good" if all(done) and not left_out else "warn"
-            self._say(f"{action.label}: {summary}; the log has each", style)
+        self._confirm(action, rows, requests, line)
 
-    async def _perform(self, request: ActionRequest, line: ClusterLine) -> bool:
-        """Whether it was done; what became of it is told."""
-        try:
-            reply = await line.ask(request.op, request.args)
-            result, ok = result_text(request, reply), True
-        except ZcrawlError as error:
-            result, ok = f"{error} [{error.code}]", False
-        command = f"{request.command} {line.flags}".strip()
-        self._app.acted(plain(command), plain(result), ok)
-        return ok
+    def _plan(self, action: Action, rows: list[Row], values: Values) -> list[ActionRequest]:
+        snapshot = self._app.view.known.snapshot
+        return plan(action, rows, values, snapshot.epoch if snapshot is not None else 0)
+
+    def _confirm(
+        self, action: Action, rows: list[Row], requests: list[ActionRequest], line: ClusterLine
+    ) -> None:
+        def answer(yes: bool) -> None:
+            if yes:
+                self._app.do(self._perform_all(action, rows, requests, line))
+            else:
+                self._say("nothing was changed")
+
+        question = question_lines(action, rows, requests, self._app.view)
+        title = f"{action.label.capitalize()}?"
+        dialog = ConfirmDialog(title, question, answer, destructive=action.destructive)
+        self._app.push_screen(dialog)
+
+    def _ask_about_all(self, action: Action, gather: Gather, line: ClusterLine) -> None:
+        """Open the dialog now; count what it is about while it is open."""
+        gathered: list[Row] = []
+
+        def answer(yes: bool) -> None:
+            if yes:
+                requests = self._plan(action, gathered, {})
+                self._app.do(self._perform_all(action, gathered, requests, line))
+            else:
+                self._say("nothing was changed")
+
+        waiting: Picture = [(Span("  counting what matches …", "dim"),)]
+        title = f"{action.label.capitalize()}?"
+        dialog = ConfirmDialog(title, waiting, answer, destructive=action.destructive, ready=False)
+        self._app.push_screen(dialog)
+
+        async def count() -> None:
+            rows = await self._gathered(gather, line)
+            if not dialog.is_current:
+                return
+            if not rows:
+                dialog.dismiss()
+                if rows is not None:  # else it was told why they cannot be had
+                    self._say("nothing to retry", "warn")
+                return
+            gathered.extend(rows)
+            requests = self._plan(action, rows, {})
+            dialog.ask(question_lines(action, rows, requests, self._app.view), ready=True)
+
+        self._app.do(count())
 
     async def _gathered(self, gather: Gather, line: ClusterLine) -> list[Row] | None:
         """All rows that match, also those that are not on the screen; None if they cannot be had,
@@ -116,33 +155,61 @@ class Acting:
             return None
         return rows
 
-    async def submit(self, sources: str = "") -> None:
-        if self._is_readonly():
+    # ------------------------------------------------------------ doing
+
+    async def _perform_all(
+        self, action: Action, rows: list[Row], requests: list[ActionRequest], line: ClusterLine
+    ) -> None:
+        done = [await self._perform(request, line) == "" for request in requests]
+        left_out = len([row for row in rows if not action.fits(row)])
+        if len(done) + left_out > 1:
+            counts = {"done": sum(done), "refused": done.count(False), "left out": left_out}
+            summary = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+            style = "good" if all(done) and not left_out else "warn"
+            self._say(f"{action.label}: {summary}; the log has each", style)
+
+    async def _perform(self, request: ActionRequest, line: ClusterLine) -> str:
+        """Send it, and tell what became of it. Return why it was refused; empty: it was done."""
+        refusal = ""
+        try:
+            reply = await line.ask(request.op, request.args)
+            result = result_text(request, reply)
+        except ZcrawlError as error:
+            result = refusal = f"{error} [{error.code}]"
+        command = f"{request.command} {line.flags}".strip()
+        self._app.acted(plain(command), plain(result), not refusal)
+        return refusal
+
+    async def _send_form(
+        self, action: Action, rows: list[Row], values: Values, line: ClusterLine
+    ) -> str:
+        """What the form of an action sends. Return why it was refused."""
+        refusals = [
+            await self._perform(request, line) for request in self._plan(action, rows, values)
+        ]
+        return "; ".join(refusal for refusal in refusals if refusal)
+
+    def submit(self, sources: str = "") -> None:
+        """Open the form for a new job."""
+        if self.refuses():
             return
         line = self._app.line()
-        form: Form | None = await self._app.push_screen_wait(SubmitScreen(sources))
-        if form is None or form.submission is None:
-            return
-        if form.submission.more:
-            self._say("more than 1,000 seeds: use zcrawl submit", "bad")
-            return
-        request = ActionRequest("submit", form.submission.args("new", None), form.command)
-        await self._perform(request, line)
+
+        async def send(request: ActionRequest) -> dict[str, Any]:
+            """Send it; ZcrawlError is the form's matter, and told here too."""
+            command = plain(f"{request.command} {line.flags}".strip())
+            try:
+                reply = await line.ask(request.op, request.args)
+            except ZcrawlError as error:
+                self._app.acted(command, plain(f"{error} [{error.code}]"), False)
+                raise
+            self._app.acted(command, plain(result_text(request, reply)), True)
+            return reply
+
+        self._app.push_screen(SubmitForm(sources, send))
 
 
-def _question(action: Action, requests: list[ActionRequest]) -> Picture:
-    lines: Picture = [
-        title(f"{action.label.capitalize()}?", 100),
-        (),
-        *(
-            spans(Span(f"  {plain(request.command)}", "bold"))
-            for request in requests[:MOST_TARGETS]
-        ),
-    ]
-    if len(requests) > MOST_TARGETS:
-        lines.append(spans(Span(f"  and {len(requests) - MOST_TARGETS} more", "dim")))
-    return [
-        *lines,
-        (),
-        spans(Span("  y", "accent"), Span(" does it   "), Span("n", "accent"), Span(" does not")),
-    ]
+def _states(rows: list[Row]) -> str:
+    """Why an action fits none of these rows, as far as their state says it."""
+    states = sorted({plain(row["state"], 20) for row in rows if row.get("state")})
+    return f"state {', '.join(states)}" if states else "it does not apply here"

@@ -1,7 +1,7 @@
 """What an operator can do from the console: to what, by which key, and the command line that does
-the same. Pure: `app` asks the questions and sends the requests.
+the same. Pure: `acting` asks before anything is changed, and sends the requests.
 
-Who may only look, by `--readonly` or by the role of the key, is offered none of it; the line
+Who may only look, by `--readonly` or by the role of the key, is offered none of it; the feed
 refuses to send it and the masters refuse to do it, by one list: `zcrawl.master.desk.rights`.
 """
 
@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from console.columns_work import ENDED
+from console.columns.work import ENDED
 from console.state import ConsolePage, View
 from console.tables import Row, number, text
 
@@ -27,22 +27,37 @@ class ActionRequest(NamedTuple):
 
 
 Gather: TypeAlias = Callable[[View], tuple[str, dict[str, Any]]]
+Values: TypeAlias = dict[str, str]  # of a form: field → what was typed
+
+
+class ActionField(NamedTuple):
+    """One field of a form."""
+
+    name: str
+    label: str
+    kind: str  # rate, count, worker
+    hint: str = ""
 
 
 class Action(NamedTuple):
+    """Something that can be done. It is always asked about before it is done."""
+
     name: str
     key: str
     label: str
+    about: str  # a sentence: what it does
     pages: tuple[ConsolePage, ...]
-    request: Callable[[Row, str], ActionRequest]
+    request: Callable[[Row, Values], ActionRequest]
     fits: Callable[[Row], bool] = lambda row: True
-    confirm: bool = False  # it cannot be undone
-    ask: str = ""  # what has to be typed first
+    destructive: bool = False  # it cannot be undone: the default answer is no
+    loses: Callable[[Row], str] = lambda row: ""  # what cannot be had back
+    form: tuple[ActionField, ...] = ()  # what has to be filled in first
+    short: str = ""  # the label in the footer, where there is little room
     gather: Gather | None = None  # what to ask for all rows that it is about, instead of the chosen
 
 
-def _act(action: str) -> Callable[[Row, str], ActionRequest]:
-    def request(row: Row, typed: str) -> ActionRequest:
+def _act(action: str) -> Callable[[Row, Values], ActionRequest]:
+    def request(row: Row, values: Values) -> ActionRequest:
         ref, run = text(row, "job"), _run_of(row)
         args = {"ref": ref, "action": action} | run
         return ActionRequest("act", args, f"zcrawl {action} {_q(ref)}{_flag(run)}")
@@ -60,7 +75,7 @@ def _flag(run: dict[str, int]) -> str:
     return f" --run {run['run']}" if run else ""
 
 
-def _retry_group(row: Row, typed: str) -> ActionRequest:
+def _retry_group(row: Row, values: Values) -> ActionRequest:
     ref, reason, host = text(row, "job"), text(row, "reason"), int(number(row, "host_id"))
     run = _run_of(row)
     args = {"ref": ref, "action": "retry", "reason": reason, "host": host} | run
@@ -74,50 +89,68 @@ def _all_errors(view: View) -> tuple[str, dict[str, Any]]:
     return "errors", {"sort": "count", "desc": True, **filter_args}
 
 
-def _set_drain(op: str) -> Callable[[Row, str], ActionRequest]:
-    def request(row: Row, typed: str) -> ActionRequest:
+def _set_drain(op: str) -> Callable[[Row, Values], ActionRequest]:
+    def request(row: Row, values: Values) -> ActionRequest:
         node = text(row, "id")
         return ActionRequest(op, {"node": node}, f"zcrawl {op} {_q(node)}")
 
     return request
 
 
-def _tune(row: Row, typed: str) -> ActionRequest:
+def _tune(row: Row, values: Values) -> ActionRequest:
     ref = text(row, "job")
-    pace = read_pace(typed)
-    flags = " ".join(f"--{name} {value:.15g}" for name, value in pace.items())
+    limits = read_limits(values)
+    flags = " ".join(f"--{name} {value:.15g}" for name, value in limits.items())
     run = _run_of(row)
     return ActionRequest(
-        "tune", {"ref": ref, **run, **pace}, f"zcrawl tune {_q(ref)} {flags}{_flag(run)}"
+        "tune", {"ref": ref, **run, **limits}, f"zcrawl tune {_q(ref)} {flags}{_flag(run)}"
     )
 
 
-def _reassign(row: Row, typed: str) -> ActionRequest:
-    host, node = text(row, "host"), typed.strip()
+def _reassign(row: Row, values: Values) -> ActionRequest:
+    host, node = text(row, "host"), values.get("worker", "").strip()
+    if not node:
+        raise ValueError("choose the target worker")
     command = f"zcrawl reassign {_q(host)} {_q(node)}"
     return ActionRequest("reassign", {"host": host, "node": node}, command)
 
 
-def _step_down(row: Row, typed: str) -> ActionRequest:
+def _step_down(row: Row, values: Values) -> ActionRequest:
     return ActionRequest("step_down", {"epoch": row["epoch"]}, "zcrawl step-down")
 
 
-def read_pace(typed: str) -> dict[str, float]:
-    """`rate=5 concurrency=2`, or `5 2`: rate, then concurrency. ValueError for anything else."""
-    names = ("rate", "concurrency", "burst")
-    pace: dict[str, float] = {}
+LIMITS: Final = ("rate", "concurrency", "burst")
+
+
+def read_limits(values: Values) -> dict[str, float]:
+    """The rate limit that was filled in. ValueError for what is not a number, or nothing."""
+    limits: dict[str, float] = {}
+    for name in LIMITS:
+        typed = values.get(name, "").strip()
+        if not typed:
+            continue
+        try:
+            limits[name] = float(typed) if name == "rate" else int(typed)
+        except ValueError:
+            raise ValueError(f"{name}: not a number: {typed!r}") from None
+    if not limits:
+        raise ValueError("give a rate, a concurrency or a burst")
+    return limits
+
+
+def typed_values(action: Action, typed: str) -> Values:
+    """Read `rate=5 concurrency=2`, or `5 2`, as the fields of a form in their order.
+
+    ValueError for a name that the form does not have."""
+    names = [field.name for field in action.form]
+    values: Values = {}
     for n, part in enumerate(typed.replace(",", " ").split()):
         name, separator, value = part.rpartition("=")
-        name = name if separator else names[min(n, 2)]
+        name = name if separator else names[min(n, len(names) - 1)]
         if name not in names:
             raise ValueError(f"{name!r} is none of {', '.join(names)}")
-        try:
-            pace[name] = float(value) if name == "rate" else int(value)
-        except ValueError:
-            raise ValueError(f"{name}: {value!r} is no number") from None
-    if not pace:
-        raise ValueError("nothing was given")
-    return pace
+        values[name] = value
+    return values
 
 
 def _goes_on(row: Row) -> bool:
@@ -128,93 +161,163 @@ def _is_worker(row: Row) -> bool:
     return text(row, "kind") == "worker" or "slots" in row
 
 
+def _queued_text(row: Row) -> str:
+    """What a run loses that ends now."""
+    queued = number(row, "queued")
+    return f"{queued:,.0f} queued URLs are dropped" if queued else ""
+
+
+def _data_text(row: Row) -> str:
+    """What is deleted with a job."""
+    parts = [f"{number(row, name):,.0f} {name}" for name in ("pages", "items") if name in row]
+    return f"its data is deleted: {', '.join(parts)}, all runs" if parts else "all its data"
+
+
+NODE_PAGES: Final = (ConsolePage.NODES, ConsolePage.NODE)
 ACTIONS: Final = (
-    Action("pause", "h", "hold", RUN_PAGES, _act("pause"), _goes_on),
-    Action("resume", "g", "go on", RUN_PAGES, _act("resume"), _goes_on),
-    Action("cancel", "x", "cancel", RUN_PAGES, _act("cancel"), _goes_on, confirm=True),
-    Action("retry", "r", "retry failed", RUN_PAGES, _act("retry")),
-    Action("delete", "d", "delete with all it has", RUN_PAGES, _act("delete"), confirm=True),
+    Action(
+        "pause",
+        "h",
+        "pause",
+        "Stop fetching; resume continues.",
+        RUN_PAGES,
+        _act("pause"),
+        _goes_on,
+    ),
+    Action("resume", "g", "resume", "Continue a paused run.", RUN_PAGES, _act("resume"), _goes_on),
+    Action(
+        "cancel",
+        "x",
+        "cancel",
+        "End the run now. What is queued is dropped.",
+        RUN_PAGES,
+        _act("cancel"),
+        _goes_on,
+        destructive=True,
+        loses=_queued_text,
+    ),
+    Action(
+        "retry",
+        "r",
+        "retry failed",
+        "Fetch the failed URLs of the run again.",
+        RUN_PAGES,
+        _act("retry"),
+        short="retry",
+    ),
+    Action(
+        "delete",
+        "d",
+        "delete job and data",
+        "Delete the job, all its runs, pages and items.",
+        RUN_PAGES,
+        _act("delete"),
+        destructive=True,
+        loses=_data_text,
+        short="delete",
+    ),
     Action(
         "tune",
         "t",
-        "change pace",
+        "change rate limit",
+        "Change rate, concurrency and burst per host.",
         RUN_PAGES,
         _tune,
         _goes_on,
-        ask="rate and concurrency per host, e.g. rate=5 concurrency=2",
+        form=(
+            ActionField("rate", "Requests per second and host", "rate", "0: no limit"),
+            ActionField("concurrency", "Concurrency per host", "count"),
+            ActionField("burst", "Burst", "count"),
+        ),
+        short="rate limit",
     ),
     Action(
         "drain",
         "d",
         "drain",
-        (ConsolePage.NODES, ConsolePage.NODE),
+        "Give the worker no new URLs; it ends when it has none.",
+        NODE_PAGES,
         _set_drain("drain"),
         _is_worker,
-        True,
+        destructive=True,
     ),
     Action(
         "undrain",
         "u",
         "undrain",
-        (ConsolePage.NODES, ConsolePage.NODE),
+        "Give a drained worker URLs again.",
+        NODE_PAGES,
         _set_drain("undrain"),
         _is_worker,
     ),
     Action(
         "step_down",
         "l",
-        "step the leader down",
+        "force failover",
+        "The leader steps down, and another master takes over.",
         (ConsolePage.NODES, ConsolePage.OVERVIEW),
         _step_down,
-        confirm=True,
+        destructive=True,
+        loses=lambda row: "nothing is fetched until another master leads, a few seconds",
+        short="failover",
     ),
     Action(
         "reassign",
         "m",
         "move to a worker",
+        "Let another worker fetch this host.",
         (ConsolePage.HOSTS, ConsolePage.HOST, ConsolePage.LANES),
         _reassign,
-        ask="the worker that shall have it",
+        form=(ActionField("worker", "Target worker", "worker"),),
+        short="move",
     ),
-    Action("retry_group", "r", "retry", (ConsolePage.ERRORS,), _retry_group),
+    Action(
+        "retry_group",
+        "r",
+        "retry",
+        "Fetch the failed URLs of the group again.",
+        (ConsolePage.ERRORS,),
+        _retry_group,
+    ),
     Action(
         "retry_all",
         "a",
         "retry all that match",
+        "Fetch all failed URLs that match the filter again.",
         (ConsolePage.ERRORS,),
         _retry_group,
-        confirm=True,
+        destructive=True,
         gather=_all_errors,
+        short="retry all",
     ),
 )
 BY_NAME: Final = {action.name: action for action in ACTIONS}
 
 
+def may_begin(view: View, action: Action) -> bool:
+    """Whether the action is offered on the pages that have it: a master cannot be drained."""
+    about = view.place.about if view.page is ConsolePage.NODE else None
+    return view.may_act and (about is None or action.fits(about))
+
+
 def offered(view: View) -> list[Action]:
     """What may be done here. What may not be done is not offered."""
-    if not view.may_act:
-        return []
-    here = [action for action in ACTIONS if view.page in action.pages]
-    if view.page is not ConsolePage.NODE:
-        return here
-    return [action for action in here if action.fits(view.place.about)]  # it may be a master
+    return [action for action in ACTIONS if view.page in action.pages and may_begin(view, action)]
 
 
 def key_of(view: View, action: Action) -> str:
     """The key that does it here: the user may have changed it."""
-    return view.keys.get(f"act.{action.key}", action.key)
+    return view.keys.get(f"act.{action.name}", action.key)
 
 
-def by_key(view: View, key: str) -> Action | None:
-    return next((action for action in offered(view) if action.key == key), None)
-
-
-def plan(action: Action, rows: list[Row], typed: str = "", epoch: int = 0) -> list[ActionRequest]:
+def plan(
+    action: Action, rows: list[Row], values: Values | None = None, epoch: int = 0
+) -> list[ActionRequest]:
     """One request for each row that it fits; each only once. ValueError tells what was mistyped.
     `epoch` is the one that is seen to lead."""
     if action.name == "step_down":
         rows = [{"epoch": epoch}]
-    requests = [action.request(row, typed) for row in rows if action.fits(row)]
+    requests = [action.request(row, values or {}) for row in rows if action.fits(row)]
     return list({request.command: request for request in requests}.values())
 
 
@@ -222,8 +325,9 @@ def result_text(request: ActionRequest, reply: dict[str, Any]) -> str:
     """A reply in a few words."""
     if request.op in ("act", "tune"):
         changed = reply.get("changed", 0)
-        more = f", {changed} tried again" if request.args.get("action") == "retry" else ""
-        same = "" if changed or more else ", as it was before"
+        retries = request.args.get("action") == "retry"
+        more = (f", {changed} to retry" if changed else ", nothing to retry") if retries else ""
+        same = "" if changed or more else ", no change"
         return f"run {reply.get('run')}: {reply.get('state')}{more}{same}"
     return ", ".join(f"{key} {value}" for key, value in reply.items())
 

@@ -1,38 +1,42 @@
-"""The Textual app: owns the View, feeds it, shows it, and turns keys into commands.
+"""The Textual app: owns the View, feeds it, and shows it on the screen of its page.
 
-Everything that decides is elsewhere: `view.reduce` what becomes of an event, `pictures` what the
-screen looks like, `actions` what can be done, `feed_loop` what the line does.
+Everything that decides is elsewhere: `view.reduce` what becomes of an event, `drawing` what a line
+looks like, `actions` what can be done, `keyboard` in which order keys are handled.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 from textual import events, work
-from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
+from textual.widgets import HelpPanel
 
 from console import commands
 from console.acting import Acting, ClusterLine
-from console.actions import RUN_PAGES, Action, by_key, offered
-from console.columns import TABLES
-from console.columns_queues import BY, next_grouping
-from console.feed import Feed
-from console.feed_loop import MeshFeed
-from console.keymap import bindings, key_mistake
-from console.painting_loop import Painting
-from console.pictures.frame import foot_line, tab_line, top_line
-from console.pictures.help import help_picture
-from console.pictures.screen import body
-from console.pictures.table import first_row
+from console.actions import ACTIONS, BY_NAME, RUN_PAGES, Action, may_begin
+from console.columns.pages import TABLES
+from console.columns.queues import BY, next_grouping
+from console.drawing.charts import charts_of
+from console.drawing.table import row_text
+from console.feed.mesh import MeshFeed
+from console.feed.ports import Feed
+from console.feed.replay import ReplayFeed
+from console.jumps import jumps
+from console.keyboard import OrderedApp
+from console.keymap import app_bindings, key_mistake
+from console.painting import Painting
 from console.plain import plain
 from console.questions import questions
-from console.screens.dialogs import PictureDialog
+from console.screens.dialogs import ChoiceDialog, PromptDialog
+from console.screens.page import PageScreen
+from console.screens.pages import MODES
+from console.screens.palette import ClusterProvider, Palette
 from console.state import (
-    MAIN_PAGES,
     Acted,
     Answered,
     Back,
@@ -53,25 +57,36 @@ from console.state import (
     SortBy,
     Ticked,
     TogglePause,
+    ToggleRow,
     View,
 )
 from console.tables import Row, text
-from console.view import chosen_rows, current, here, reduce
-from console.widgets.canvas import Canvas
-from console.widgets.prompt import COMMAND, FILTER, Prompt
+from console.themes import THEMES
+from console.units import plural
+from console.view import chosen_rows, here, reduce
+from console.widgets.commanded import Commanded
+from console.widgets.replay_bar import ReplayBar
 from zcrawl.errors import ZcrawlError
 from zcrawl.roles.watching import WatchTarget
 
 TICK_S = 0.5
 ASKED_KEPT = 100
 REFUSED_AGAIN_S = 10.0
+SEVERITY = {"bad": "error", "warn": "warning"}  # of a toast, by the style of a message
+TOAST_S = 6.0
 
 
-class ConsoleApp(App[None]):
-    CSS_PATH = "console.tcss"
+class ConsoleApp(OrderedApp):
+    """The console. Each page is a mode with a screen of its own."""
+
+    CSS_PATH: ClassVar[list[str | PurePath]] = ["console.tcss", "paint.tcss"]
     TITLE = "zcrawl"
-    AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = bindings()
+    BINDINGS: ClassVar[list[BindingType]] = app_bindings()
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
+        str(page): screen for page, screen in MODES.items()
+    }
+    DEFAULT_MODE = ConsolePage.OVERVIEW
+    COMMANDS = OrderedApp.COMMANDS | {ClusterProvider}
 
     def __init__(
         self,
@@ -99,20 +114,17 @@ class ConsoleApp(App[None]):
         self.view = View(
             cluster=name, clusters=tuple(targets), keys=self._user_keys, readonly=readonly
         )
+        for own_theme in THEMES:
+            self.register_theme(own_theme)
+        self.theme = THEMES[0].name
         self._theme = theme
         self._painting = Painting(self.draw)
         self._acting = Acting(self)
 
     # ------------------------------------------------------------ what is on the screen
 
-    def compose(self) -> ComposeResult:
-        yield Canvas("top")
-        yield Canvas("tabs")
-        yield Canvas("body")
-        yield Prompt(lambda typed: commands.completions(typed, self.view))
-        yield Canvas("foot")
-
     def on_mount(self) -> None:
+        """Take the user's settings, and begin to watch."""
         self.feed_event(Ticked(self._clock()))
         if self._theme in self.available_themes:
             self.theme = self._theme
@@ -128,38 +140,53 @@ class ConsoleApp(App[None]):
         self._watch()
 
     def on_ready(self) -> None:
+        """Draw the first page."""
+        self.draw()
         self._when_ready()
+
+    def delay_update(self, delay: float = 0.05) -> None:
+        """Do not wait: Textual would hold a page back for 50 ms after each change of the mode."""
 
     @work(exclusive=True, group="feed")
     async def _watch(self) -> None:
         await self._feed.watch(self.feed_event)
 
     def feed_event(self, event: ConsoleEvent) -> None:
-        """The one way in which the view changes."""
+        """The one way in which the View changes."""
         self._record(event)
         before, self.view = self.view, reduce(self.view, event)
         if self.view == before or not self.is_running:
             return
         if self.view.place != before.place or self.view.table != before.table:
             self._ask_for_more()
+        if self.view.page is not before.page:
+            self.switch_mode(self.view.page)
+        if self.view.message != before.message and self.view.message.text:
+            self._toast()
+        if self.view.may_act is not before.may_act and isinstance(self.screen, PageScreen):
+            self.screen.refresh_bindings()
         if isinstance(event, Heard):
             self._painting.soon()
         else:
             self._painting.now()
 
-    def draw(self) -> None:
-        if len(self.screen_stack) == 0 or not self.screen_stack[0].is_mounted:
-            return
-        main = self.screen_stack[0]
-        canvases = {name: main.query_one(f"#{name}", Canvas) for name in ("top", "tabs", "foot")}
-        shown = main.query_one("#body", Canvas)
-        canvases["top"].show([top_line(self.view, shown.size.width)])
-        canvases["tabs"].show([tab_line(self.view, shown.size.width)])
-        canvases["foot"].show([foot_line(self.view, shown.size.width)])
-        shown.show(body(self.view, shown.size.width, shown.size.height))
+    def _toast(self) -> None:
+        message = self.view.message
+        severity: Any = SEVERITY.get(message.style, "information")
+        self.clear_notifications()
+        self.notify(plain(message.text), severity=severity, timeout=TOAST_S, markup=False)
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self.draw)
+    @property
+    def page_screen(self) -> PageScreen | None:
+        """The screen of the page, below all dialogs."""
+        stack = self.screen_stack
+        return stack[0] if stack and isinstance(stack[0], PageScreen) else None
+
+    def draw(self) -> None:
+        """Show the View on the screen of its page."""
+        screen = self.page_screen
+        if screen is not None:
+            screen.show(self.view)
 
     # ------------------------------------------------------------ what has to be asked
 
@@ -168,14 +195,16 @@ class ConsoleApp(App[None]):
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
-        """Each question of this place, when its answer is old or was to something else."""
+        """Ask each question of this place whose answer is old or was to something else."""
         now = self._clock()
-        if len(self._asked) > ASKED_KEPT:  # of places that one has left: they are asked anew
+        if len(self._asked) > ASKED_KEPT:  # of places that were left: they are asked anew
             self._asked.clear()
         for question in questions(self.view):
             args, at = self._asked.get(question.slot, ({}, float("-inf")))
             last = self.view.live.answers.get(question.slot)
-            # Who is refused asks more rarely: each refusal is a line in the leader's log.
+            if last is not None and self.view.replay is not None:
+                continue  # a recording has what it has
+            # After a refusal ask more rarely: each refusal is a line in the leader's log.
             every_s = (
                 max(REFUSED_AGAIN_S, question.every_s) if last and last.error else question.every_s
             )
@@ -196,117 +225,216 @@ class ConsoleApp(App[None]):
 
     # ------------------------------------------------------------ keys
 
-    def on_key(self, event: events.Key) -> None:
-        """Shift and a letter sorts."""
+    def unbound_key(self, event: events.Key) -> bool:
+        """Sort by shift and a letter; say why a key that changes something does nothing here."""
+        if isinstance(self.screen, ModalScreen):
+            return False
         char = event.character or ""
-        if len(self.screen_stack) == 1 and len(char) == 1 and char.isascii() and char.isupper():
-            event.stop()
+        if len(char) == 1 and char.isascii() and char.isupper():
             self.feed_event(SortBy(char))
+            return True
+        if not self.view.may_act and self._changes_something(event.key):
+            self._acting.refuses()
+            return True
+        return False
+
+    def _changes_something(self, key: str) -> bool:
+        """Whether the key would change something on this page, if one might."""
+        keys = [
+            self._user_keys.get(f"act.{action.name}", action.key)
+            for action in ACTIONS
+            if self.view.page in action.pages
+        ]
+        keys.append(self._user_keys.get("job.new", "n"))
+        return any(key in names.split(",") for names in keys)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer what may be done here, and nothing of the pages while a dialog is open."""
+        if action == "act":
+            return may_begin(self.view, BY_NAME[str(parameters[0])])
+        if action in ("replay_seek", "replay_speed"):
+            return isinstance(self._feed, ReplayFeed)
+        if action == "submit":
+            return self.view.may_act
+        if action == "command_palette":
+            return not isinstance(self.screen, ModalScreen)
+        return True
+
+    def on_commanded(self, message: Commanded) -> None:
+        """Do what a click asked for; without a command, draw again."""
+        for command in message.commands:
+            self.feed_event(command)
+        if not message.commands:
+            self.draw()
 
     def action_page(self, page: str) -> None:
+        """Go to one of the nine pages."""
         self.feed_event(GoTo(Place(ConsolePage(page))))
 
     def action_move(self, by: int) -> None:
+        """Move the cursor."""
         self.feed_event(Move(by))
 
     def action_move_page(self, by: int) -> None:
-        self.feed_event(Move(by * max(1, self.query_one("#body").size.height - 3)))
+        """Move the cursor by a screen."""
+        screen = self.page_screen
+        self.feed_event(Move(by * (screen.page_rows if screen is not None else 1)))
 
     def action_move_to(self, index: int) -> None:
+        """Move the cursor to a row; -1 is the last."""
         self.feed_event(MoveTo(index))
 
     def action_drill(self) -> None:
+        """Open the row at the cursor."""
         self.feed_event(Drill())
 
     def action_go_back(self) -> None:
-        self.feed_event(Back())
+        """Close the help; clear the filter, then the marks; go back."""
+        if self.screen.query(HelpPanel):
+            self.action_help()
+        else:
+            self.feed_event(Back())
 
     def action_mark(self) -> None:
+        """Mark the row at the cursor."""
         self.feed_event(Mark())
 
     def action_mark_all(self) -> None:
+        """Mark all rows, or none."""
         self.feed_event(MarkAll())
 
-    def action_pause_view(self) -> None:
-        self.feed_event(TogglePause())
+    def action_freeze(self) -> None:
+        """Freeze what is shown, or show what is new again."""
+        if isinstance(self._feed, ReplayFeed):
+            self._feed.toggle_pause()
+        else:
+            self.feed_event(TogglePause())
+
+    def action_replay_seek(self, seconds: float) -> None:
+        """Go back or forward in a recording."""
+        if isinstance(self._feed, ReplayFeed):
+            self._feed.seek_by(seconds)
+
+    def action_replay_speed(self, steps: int) -> None:
+        """Show a recording faster or slower."""
+        if isinstance(self._feed, ReplayFeed):
+            self._feed.change_speed(steps)
+
+    def on_replay_bar_position_chosen(self, event: ReplayBar.PositionChosen) -> None:
+        """Go to the clicked position of a recording."""
+        if isinstance(self._feed, ReplayFeed):
+            self._feed.seek_share(event.share)
 
     def action_span(self) -> None:
+        """Show another time span."""
         self.feed_event(SetSpan())
 
     def action_items(self) -> None:
-        """Of the job at the cursor, or of the one that is open."""
+        """Go to the items of the job at the cursor, or of the one that is open."""
         if self.view.page in RUN_PAGES:
             run = next((text(row, "run") or text(row, "id") for row in here(self.view)), "")
             if run:
                 self.feed_event(GoTo(Place(ConsolePage.ITEMS, run)))
 
+    def action_charts(self) -> None:
+        """Go to the charts of the job or the host at the cursor."""
+        row = next(iter(here(self.view)), {})
+        place = charts_of(self.view.page, row) if row else None
+        if place is not None:
+            self.feed_event(GoTo(place))
+
     def action_group(self) -> None:
-        """The queues, grouped by the next thing."""
+        """Group the queues by the next thing."""
         grouping = next_grouping(self.view.page)
         if grouping:
             self.feed_event(GoTo(Place(BY[grouping])))
 
     def action_level(self) -> None:
-        if self.view.page is ConsolePage.LOG:
-            self.feed_event(NextLevel())
+        """Show all lines of the log, warnings, or errors."""
+        self.feed_event(NextLevel())
+
+    def action_command_palette(self) -> None:
+        """Open the palette."""
+        self.push_screen(Palette(id="--command-palette"))
+
+    def action_toggle_row(self) -> None:
+        """Show or hide the runs of the job at the cursor."""
+        self.feed_event(ToggleRow())
+
+    def action_jump(self) -> None:
+        """Go from an event to its job, host or node; ask which, if it has several."""
+        row = next(iter(here(self.view)), {})
+        places = jumps(self.view, row)
+        if not places:
+            self.feed_event(Say("this line names no job, host or node", "warn"))
+        elif len(places) == 1:
+            self.feed_event(GoTo(places[0].place))
+        else:
+            labels = [jump.label for jump in places]
+            self.push_screen(
+                ChoiceDialog("Go to", labels, lambda n: self.feed_event(GoTo(places[n].place)))
+            )
 
     def action_help(self) -> None:
-        cells = min(108, self.size.width * 9 // 10 - 2)  # of the dialog, within its border
-        self.push_screen(PictureDialog(help_picture(self.view, cells)))
+        """Show or hide the keys of this page and what its words mean."""
+        if self.screen.query(HelpPanel):
+            self.action_hide_help_panel()
+        else:
+            self.action_show_help_panel()
+        self.call_after_refresh(self.draw)  # the page has another width now
 
     def action_copy(self) -> None:
-        row = next(iter(here(self.view)), {})
-        names = ("url", "host", "id", "name", "text", "data", "run")
-        value = next((text(row, name) for name in names if text(row, name)), "")
+        """Copy what is selected with the mouse, the marked rows, or the row's main field."""
+        selected = self.screen.get_selected_text()
+        marks = self.view.table.marks
+        rows = chosen_rows(self.view) if marks else here(self.view)
+        value = selected or "\n".join(filter(None, map(_main_field, rows)))
         if value:
             self.copy_to_clipboard(value)
-            self.feed_event(Say(f"copied: {plain(value, 100)}"))
+            what = f"{len(marks)} rows" if marks and not selected else plain(value, 100)
+            self.feed_event(Say(f"copied: {what}"))
 
-    def on_mouse_scroll_down(self) -> None:
-        self.feed_event(Move(3))
-
-    def on_mouse_scroll_up(self) -> None:
-        self.feed_event(Move(-3))
-
-    def on_click(self, event: events.Click) -> None:
-        """The row under the mouse; a second click on it opens it."""
-        main = self.query_one("#body", Canvas)
-        table, now = TABLES.get(self.view.page), current(self.view)
-        if event.widget is not main or table is None or now is None or event.y < 1:
-            return
-        index = first_row(now, main.size.height - 2) + event.y - 1
-        if index < len(now.rows):
-            self.feed_event(MoveTo(index))
-            if event.chain == 2:
-                self.feed_event(Drill())
+    def action_copy_rows(self) -> None:
+        """Copy the marked rows, or the row at the cursor: all columns, with tabs between them."""
+        table = TABLES.get(self.view.page)
+        rows = chosen_rows(self.view) if table is not None else []
+        if table is not None and rows:
+            width = self.size.width
+            self.copy_to_clipboard("\n".join(row_text(table, row, width) for row in rows))
+            self.feed_event(Say(f"copied: {plural(len(rows), 'row')}"))
 
     # ------------------------------------------------------------ typing
 
     def action_command(self) -> None:
-        self.query_one(Prompt).open(COMMAND)
+        """Open the command line."""
+        self.push_screen(
+            PromptDialog(
+                "command",
+                accept=lambda typed: self.obey(commands.parse(typed, self.view)),
+                complete=lambda typed: commands.completions(typed, self.view),
+            )
+        )
 
     def action_filter(self) -> None:
+        """Open the line for a filter. What is typed counts at once; escape clears it."""
         state = self.view.table
-        self.query_one(Prompt).open(FILTER, ("!" if state.inverse else "") + state.filter)
-
-    def on_prompt_left(self) -> None:
-        self.query_one(Prompt).close()
-
-    def on_prompt_typed(self, event: Prompt.Typed) -> None:
-        kind, typed = event.text[:1], event.text[1:]
-        if event.final:
-            self.query_one(Prompt).close()
-        if kind == FILTER:
-            self.feed_event(SetFilter(typed))
-        elif event.final:
-            self.obey(commands.parse(typed, self.view))
+        self.push_screen(
+            PromptDialog(
+                "filter (! in front: all that do not match)",
+                ("!" if state.inverse else "") + state.filter,
+                accept=lambda typed: self.feed_event(SetFilter(typed)),
+                typed=lambda typed: self.feed_event(SetFilter(typed)),
+                leave=lambda: self.feed_event(SetFilter("")),
+            )
+        )
 
     def obey(self, parsed: commands.ParsedCommand) -> None:
+        """Do what was typed on the command line."""
         match parsed:
             case commands.Mistake(mistake):
                 self.feed_event(Say(mistake, "bad"))
             case commands.Do(action, rows, typed):
-                self._begin(action, rows, typed)
+                self._acting.begin(action, rows, typed)
             case commands.AppCommand(name, argument):
                 self._app_command(name, argument)
             case _:
@@ -318,7 +446,7 @@ class ConsoleApp(App[None]):
         elif name == "theme":
             self.feed_event(Say("themes: " + ", ".join(sorted(self.available_themes))))
         elif name == "cluster":
-            self._watch_other(argument)
+            self.watch_other(argument)
         elif name == "submit":
             self.action_submit(argument)
         elif name == "help":
@@ -328,8 +456,8 @@ class ConsoleApp(App[None]):
         else:
             self.feed_event(Say(f"{name}: not from here", "bad"))
 
-    def _watch_other(self, name: str) -> None:
-        """Another cluster, with a fresh view: nothing of the old one may stand beside it."""
+    def watch_other(self, name: str) -> None:
+        """Watch another cluster, with a fresh View: nothing of the old one may stand beside it."""
         if name not in self._targets:
             self.feed_event(Say("clusters: " + ", ".join(self._targets)))
             return
@@ -342,40 +470,40 @@ class ConsoleApp(App[None]):
         self._feed = MeshFeed(self._target, readonly=before.readonly)
         self._asked.clear()
         self._asking.clear()
+        self.switch_mode(self.view.page)
         self._watch()
         self._painting.now()
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """What ctrl+p offers: Textual's own, the pages, and what can be done here."""
-        yield from super().get_system_commands(screen)
-        for page in MAIN_PAGES:
-            yield SystemCommand(f"Go to {page}", "", lambda page=page: self.action_page(page))
-        for action in offered(self.view):
-            yield SystemCommand(
-                action.label.capitalize(),
-                f"key {action.key}",
-                lambda key=action.key: self.action_act(key),
-            )
-
     # ------------------------------------------------------------ acting
 
-    def action_act(self, key: str) -> None:
-        """An action is about the rows that were on the screen when its key was pressed."""
-        action = by_key(self.view, key)
-        if action is not None:
-            self._begin(action, chosen_rows(self.view))
+    def action_act(self, name: str) -> None:
+        """Begin an action about the rows that were on the screen when its key was pressed."""
+        self.begin(BY_NAME[name])
 
-    @work(group="act")
-    async def _begin(self, action: Action, rows: list[Row], typed: str = "") -> None:
-        await self._acting.act(action, rows, typed)
+    def begin(self, action: Action, rows: list[Row] | None = None) -> None:
+        """Ask about an action; about the chosen rows, if no others are given."""
+        screen = self.page_screen
+        if rows is None:
+            rows = screen.chosen(self.view) if screen is not None else []
+        self._acting.begin(action, rows)
 
-    @work(group="act")
-    async def action_submit(self, sources: str = "") -> None:
-        await self._acting.submit(sources)
+    def action_submit(self, sources: str = "") -> None:
+        """Open the form for a new job."""
+        self._acting.submit(sources)
+
+    def do(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that was agreed to."""
+        self.run_worker(work, group="act")
 
     def line(self) -> ClusterLine:
-        """To the cluster that is watched now."""
+        """The way to the cluster that is watched now."""
         return ClusterLine(self._feed.ask, self._target.flags)
 
     def acted(self, command: str, result: str, ok: bool) -> None:
+        """Tell what became of an action."""
         self.feed_event(Acted(command, result, ok, self._clock(), self._utc()))
+
+
+def _main_field(row: Row) -> str:
+    names = ("url", "host", "id", "name", "text", "data", "run")
+    return next((text(row, name) for name in names if text(row, name)), "")

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from console.actions import BY_NAME, Action
-from console.cells import tags_in
-from console.columns_queues import BY
-from console.columns_work import job_rows, node_rows
+from console.columns.cells import tags_in
+from console.columns.queues import BY
+from console.columns.work import job_rows, node_rows
 from console.state import MAIN_PAGES, ConsoleEvent, ConsolePage, GoTo, Place, SetFilter, View
 from console.tables import Row, text
 
@@ -140,7 +140,7 @@ def _act_on_job(name: str, row: Row, words: Sequence[str]) -> ParsedCommand:
     if any(not number.isdecimal() for number in numbers):
         return Mistake(f"run={numbers[0]} is not a run's number")
     if name == "tune" and not more:
-        return Mistake("which pace? e.g. :tune docs rate=5 concurrency=2")
+        return Mistake("which rate limit? e.g. :tune docs rate=5 concurrency=2")
     if name != "tune" and more:
         return Mistake(f"{name} takes a job and run=N, not {more!r}")
     row = {key: value for key, value in row.items() if key != "run"}

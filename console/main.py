@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 from console.commands import Mistake, parse
-from console.feed_loop import MeshFeed
-from console.lines import as_text
-from console.pictures.screen import whole
+from console.feed.mesh import MeshFeed
+from console.plain_page import page_text
 from console.questions import questions
 from console.state import Answered, ConsoleEvent, GoTo, LinkState, View
 from console.view import reduce
@@ -27,7 +26,7 @@ SNAPSHOTS = 3  # the first has no rates yet
 # because all of it at once stops the screen for 50.
 GC_THRESHOLDS = (1_000, 20, 50)
 # Textual waits for the rest of a sequence after an escape, and for the next frame after a change:
-# 100 ms and 17 ms, if nobody says otherwise. (Of the first it also has to be reminded: `quick_os`.)
+# 100 ms and 17 ms, if nobody says otherwise. (`quick_escape` reminds it of the first.)
 TEXTUAL = {"ESCDELAY": "30", "TEXTUAL_FPS": "120"}
 
 
@@ -43,8 +42,9 @@ def run(
     for name, value in TEXTUAL.items():
         os.environ.setdefault(name, value)
     from console.app import ConsoleApp
-    from console.quick_os import quicken
-    from console.record_file import Recorder, ReplayFeed
+    from console.feed.recorder import Recorder
+    from console.feed.replay import ReplayFeed
+    from console.quick_escape import quicken
 
     quicken()
     feed = ReplayFeed(replay) if replay is not None else None
@@ -74,7 +74,7 @@ def print_snapshot(target: WatchTarget, page: str) -> int:
     """One screen as text on stdout."""
     view = asyncio.run(_heard(target, page))
     size = shutil.get_terminal_size((120, 40))
-    output.page(as_text(whole(view, size.columns, size.lines)))
+    output.page(page_text(view, size.columns))
     return 0
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from console.columns import TABLES
-from console.columns_found import log_slot
+from console.columns.outcomes import log_slot
+from console.columns.pages import TABLES
 from console.state import ConsolePage, View
 from console.tables import question, text
 from zcrawl.master.desk.rights import ROLE
 
-SPANS_S: Final = (900, 3_600, 21_600)
+SPANS_S: Final = (900, 3_600, 21_600, 86_400)
+HISTORY_S: Final = 10.0  # the leader stores a point so often
 
 
 class Question(NamedTuple):
@@ -38,6 +39,7 @@ def _of_place(view: View) -> list[Question]:
         case ConsolePage.OVERVIEW:
             return [
                 Question("overview:", "overview", {}, 2.0),
+                Question("overview:history", "history", {"span_s": SPANS_S[0]}, HISTORY_S),
                 Question("log:", "events", {**newest, "limit": 200}, 30.0),
             ]
         case ConsolePage.JOBS:
@@ -49,8 +51,8 @@ def _of_place(view: View) -> list[Question]:
                 Question(log_slot(view), "events", {**newest, "limit": 500, **filter_args}, 10.0)
             ]
         case ConsolePage.CHARTS:
-            every_s = 2.0 if view.span_s == SPANS_S[0] else 10.0
-            return [Question("charts:", "history", {"span_s": view.span_s}, every_s)]
+            args = {"span_s": view.span_s, **_series(place.ref)}
+            return [Question(place.key, "history", args, HISTORY_S)]
         case ConsolePage.NODE:
             lines = {**newest, "limit": 100, "filter": f"node:{place.ref}"}
             log = Question(place.key + ":log", "events", lines, 5.0)
@@ -65,7 +67,8 @@ def _of_place(view: View) -> list[Question]:
         case ConsolePage.JOB:
             run = int(place.ref) if place.ref.isdigit() else 0
             return [
-                Question(place.key, "job", {"ref": text(place.about, "job")}, 2.0),
+                # The run is named: a newer run of the job has other figures.
+                Question(place.key, "job", {"ref": text(place.about, "job"), "run": run}, 2.0),
                 Question(place.key + ":depths", "depths", {"run": run}, 2.0),
                 Question(place.key + ":items", "items", {"run": run, "limit": 100}, 3.0),
             ]
@@ -78,3 +81,9 @@ def _of_place(view: View) -> list[Question]:
             ]
         case _:
             return []
+
+
+def _series(ref: str) -> dict[str, Any]:
+    """What a chart is about: `run:12`, `host:34`, or the whole cluster."""
+    kind, _, number = ref.partition(":")
+    return {kind: int(number)} if kind in ("run", "host") and number.isdigit() else {}

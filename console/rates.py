@@ -24,7 +24,9 @@ class Sample(msgspec.Struct, frozen=True):
     failed_s: float = 0.0
     bytes_s: float = 0.0
     queued: int = 0
-    in_flight: int = 0
+    fetching: int = 0
+    waiting: int = 0
+    uncommitted: int = 0
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -63,7 +65,9 @@ def measure(rates: Rates, snapshot: PublishedSnapshot) -> Rates:
     sample = Sample(
         at=snapshot.at,
         queued=sum(run.queued for run in snapshot.runs),
-        in_flight=sum(run.in_flight for run in snapshot.runs),
+        fetching=sum(run.fetching for run in snapshot.runs),
+        waiting=sum(run.waiting for run in snapshot.runs),
+        uncommitted=sum(run.uncommitted for run in snapshot.runs),
     )
     if before is not None:
         grown = [

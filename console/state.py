@@ -123,6 +123,7 @@ class TableState(_Data, frozen=True):
     filter: str = ""
     inverse: bool = False
     marks: dict[str, dict[str, Any]] = {}  # key → the row as it was when it was marked
+    expanded: frozenset[str] = frozenset()  # keys of rows that show what is inside
     offset: int = 0  # of the page that the leader sends
 
 
@@ -132,6 +133,15 @@ class ActionMessage(_Data, frozen=True):
     text: str = ""
     style: str = ""
     at: float = 0.0
+
+
+class ReplayState(_Data, frozen=True):
+    """Where a replay is, in seconds of the replay."""
+
+    position_s: float
+    length_s: float
+    speed: float
+    paused: bool
 
 
 class View(_Data, frozen=True):
@@ -148,6 +158,7 @@ class View(_Data, frozen=True):
     span_s: int = 900  # of the charts
     message: ActionMessage = ActionMessage()
     bad_messages: int = 0
+    replay: ReplayState | None = None  # a recording is shown, no live cluster
     readonly: bool = False
     role: str = ""  # of the key; empty: there are no keys
 
@@ -221,6 +232,14 @@ class Acted(_Data, frozen=True, tag=True):
     utc: float = 0.0
 
 
+class Rewound(_Data, frozen=True):
+    """A replay goes to another position: what was heard before does not count any more."""
+
+
+class ReplayMoved(_Data, frozen=True):
+    replay: ReplayState
+
+
 class Ticked(_Data, frozen=True, tag=True):
     at: float
 
@@ -241,13 +260,23 @@ class Drill(_Data, frozen=True):
 
 
 class Move(_Data, frozen=True):
-    """The cursor, by so many rows; `rows` is the height of the table."""
+    """The cursor, by so many rows."""
 
     by: int
 
 
 class MoveTo(_Data, frozen=True):
-    index: int  # -1: the last
+    index: int  # in the whole table; -1: the last
+
+
+class LoadAround(_Data, frozen=True):
+    """Rows of a remote table are scrolled to: load those around this one. The cursor stays."""
+
+    index: int  # in the whole table
+
+
+class ToggleRow(_Data, frozen=True):
+    """Show or hide what is inside of the row at the cursor: the runs of a job."""
 
 
 class Mark(_Data, frozen=True):
@@ -271,7 +300,9 @@ class TogglePause(_Data, frozen=True):
 
 
 class SetSpan(_Data, frozen=True):
-    pass
+    """The time span of the charts."""
+
+    span_s: int = 0  # 0: the next one
 
 
 class NextLevel(_Data, frozen=True):
@@ -284,7 +315,15 @@ class Say(_Data, frozen=True):
 
 
 Heard: TypeAlias = (
-    SnapshotCame | MessageUnreadable | HappeningCame | LinkChanged | Answered | Acted | Ticked
+    SnapshotCame
+    | MessageUnreadable
+    | HappeningCame
+    | LinkChanged
+    | Answered
+    | Acted
+    | Ticked
+    | Rewound
+    | ReplayMoved
 )
 ConsoleCommand: TypeAlias = (
     GoTo
@@ -292,6 +331,8 @@ ConsoleCommand: TypeAlias = (
     | Drill
     | Move
     | MoveTo
+    | LoadAround
+    | ToggleRow
     | Mark
     | MarkAll
     | SortBy

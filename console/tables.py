@@ -2,7 +2,7 @@
 
 Two kinds: local ones, whose rows are in the snapshot and are filtered and sorted here, and remote
 ones, of which the leader sends one page, filtered and sorted there. `columns.py` has them all;
-the reducer asks for rows and keys, `pictures/table.py` for cells.
+the reducer asks for rows and keys, `drawing/table` for cells.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from console.drawing.lines import Span
 from console.latest import Latest
-from console.lines import Span
 from console.plain import plain
 from console.state import Known, TableState, View
 
@@ -55,11 +55,12 @@ class Shown:
     rows: Sequence[Row]
     total: int
     offset: int  # of the first row in the whole table
-    index: int  # of the cursor, within `rows`
+    index: int  # of the cursor, within `rows`; beyond them while its rows are not loaded
 
     @property
     def current(self) -> Row | None:
-        return self.rows[self.index] if self.rows else None
+        """The row at the cursor; None while it is not loaded."""
+        return self.rows[self.index] if 0 <= self.index < len(self.rows) else None
 
 
 def text(row: Row, name: str) -> str:
@@ -113,9 +114,11 @@ def shown(table: Table, view: View, cluster_state: Known | None = None) -> Shown
         if table.newest_first and state.filter:
             rows = [row for row in rows if _matches(table, state.filter, state.inverse, row)]
         data = answer.data if answer is not None else {}
-        total = int(number(data, "total")) if "total" in data else len(rows)
+        paged = "total" in data and not table.newest_first
+        total = int(number(data, "total")) if paged else len(rows)
         offset = int(number(data, "offset"))
-    return Shown(rows, total, offset, _cursor(table, state, rows))
+    index = _cursor(table, state, rows, offset, total if table.op else len(rows))
+    return Shown(rows, total, offset, index)
 
 
 def _local(table: Table, state: TableState, rows: list[Row]) -> list[Row]:
@@ -133,8 +136,16 @@ def _ordered(
         return rows
     column = next((candidate for candidate in table.columns if candidate.sort == name), None)
     if column is not None and column.key is not None:
-        rows = sorted(rows, key=column.key, reverse=desc)
+        outer = sorted((row for row in rows if not row.get("level")), key=column.key, reverse=desc)
+        rows = [row for outer_row in outer for row in (outer_row, *_inside(outer_row, rows))]
     return rows
+
+
+def _inside(outer: Row, rows: list[Row]) -> list[Row]:
+    """The rows that are shown below an open row, in their own order."""
+    if not outer.get("expanded"):
+        return []
+    return [row for row in rows if row.get("level") and row.get("outer") == outer.get("outer")]
 
 
 def _matches(table: Table, filter_text: str, inverse: bool, row: Row) -> bool:
@@ -143,13 +154,16 @@ def _matches(table: Table, filter_text: str, inverse: bool, row: Row) -> bool:
     return (filter_text.casefold() in table.text(row).casefold()) is not inverse
 
 
-def _cursor(table: Table, state: TableState, rows: Sequence[Row]) -> int:
-    """The row that the cursor is on; when it is gone, the one that took its place."""
+def _cursor(table: Table, state: TableState, rows: Sequence[Row], offset: int, total: int) -> int:
+    """The row that the cursor is on; when it is gone, the row that took its place. Outside of
+    `rows` while that part of the table is not loaded."""
+    at = state.offset + state.index - offset
     if state.cursor:
-        at = min(state.index, len(rows) - 1)
-        if at >= 0 and table.key(rows[at]) == state.cursor:
+        if 0 <= at < len(rows) and table.key(rows[at]) == state.cursor:
             return at
         for n, row in enumerate(rows):
             if table.key(row) == state.cursor:
                 return n
-    return max(0, min(state.index, len(rows) - 1))
+    if at >= len(rows) and offset + len(rows) >= total:
+        return max(0, len(rows) - 1)
+    return at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 
 
 def count(number: float) -> str:
@@ -47,6 +48,21 @@ def duration(seconds: float | None) -> str:
     if hours < 48:
         return f"{hours} h {minutes:02}"
     return f"{hours // 24} d {hours % 24:02} h"
+
+
+def plural(number: float, noun: str) -> str:
+    """`1 page`, `2 pages`."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def latency(bound_ms: float) -> str:
+    """`≤ 110 ms`, `≤ 1.4 s`: the upper bound of a class of answers, with two digits, because
+    more of them would look like a measurement. A dash if there were no answers."""
+    if bound_ms <= 0:
+        return "–"
+    step: float = 10 ** (math.floor(math.log10(bound_ms)) - 1)
+    rounded = math.ceil(round(bound_ms / step, 6)) * step
+    return f"≤ {rounded / 1_000:g} s" if rounded >= 1_000 else f"≤ {rounded:g} ms"
 
 
 def percent(share: float) -> str:

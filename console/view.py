@@ -11,8 +11,8 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from console.columns import TABLES
-from console.columns_work import job_rows
+from console.columns.pages import TABLES
+from console.columns.work import run_row
 from console.questions import SPANS_S
 from console.rates import measure
 from console.state import (
@@ -34,6 +34,7 @@ from console.state import (
     Link,
     LinkChanged,
     LinkState,
+    LoadAround,
     Mark,
     MarkAll,
     MessageUnreadable,
@@ -41,6 +42,8 @@ from console.state import (
     MoveTo,
     NextLevel,
     Place,
+    ReplayMoved,
+    Rewound,
     Say,
     SetFilter,
     SetSpan,
@@ -49,15 +52,17 @@ from console.state import (
     TableState,
     Ticked,
     TogglePause,
+    ToggleRow,
     View,
     rows_of,
 )
-from console.tables import LOADED, STEP, Row, Shown, number, shown, text, trend_in
+from console.tables import LOADED, STEP, Row, Shown, Table, number, shown, text, trend_in
 from zcrawl.master.desk.rights import ROLE
 
 EVENTS_KEPT: Final = 500
 ANSWERS_KEPT: Final = 30
 TABLES_KEPT: Final = 50
+EDGE: Final = 20  # rows: as close as the cursor comes to the end of what is loaded
 TREND: Final = 12  # points of a queue's trend
 TRAIL: Final = 20
 MESSAGE_S: Final = 15.0
@@ -91,7 +96,13 @@ def reduce(view: View, event: ConsoleEvent) -> View:
             return _on_acted(view, event)
         case LinkChanged(state, what, at):
             return _changed(view, link=Link(state, what, at), clock=at)
+        case Rewound():
+            return _changed(view, live=Known(), held=None, link=Link())
+        case ReplayMoved(replay):
+            return _changed(view, replay=replay)
         case Ticked(at):
+            if view.replay is not None:
+                return view  # the clock of a replay is that of the recording
             old = view.message.text and at - view.message.at > MESSAGE_S
             return _changed(view, clock=at, **({"message": ActionMessage()} if old else {}))
         case GoTo(place):
@@ -104,6 +115,10 @@ def reduce(view: View, event: ConsoleEvent) -> View:
             return _move(view, by, relative=True)
         case MoveTo(index):
             return _move(view, index, relative=False)
+        case LoadAround(index):
+            return _load_around(view, index)
+        case ToggleRow():
+            return _toggle_row(view)
         case Mark():
             return _mark(view)
         case MarkAll():
@@ -114,9 +129,9 @@ def reduce(view: View, event: ConsoleEvent) -> View:
             return _filter(view, filter_text)
         case TogglePause():
             return _changed(view, held=None if view.paused else view.live)
-        case SetSpan():
-            after = SPANS_S[(SPANS_S.index(view.span_s) + 1) % len(SPANS_S)]
-            return _changed(view, span_s=after)
+        case SetSpan(span_s):
+            following = SPANS_S[(SPANS_S.index(view.span_s) + 1) % len(SPANS_S)]
+            return _changed(view, span_s=span_s if span_s in SPANS_S else following)
         case NextLevel():
             return _next_level(view)
         case Say(what, style):
@@ -279,9 +294,7 @@ def about(view: View) -> Row:
     row = view.place.about
     if view.page is not ConsolePage.JOB:
         return row
-    return next(
-        (job_row for job_row in job_rows(view) if text(job_row, "run") == view.place.ref), row
-    )
+    return run_row(view, view.place.ref) or row
 
 
 def here(view: View) -> list[Row]:
@@ -312,29 +325,57 @@ def _look(view: View, state: TableState) -> View:
 
 
 def _move(view: View, to: int, relative: bool) -> View:
-    table = TABLES.get(view.page)
-    state = view.table
-    if table is None:  # a page of text: the index is the first line on the screen
-        index = max(0, state.index + to) if relative else max(0, to)
-        return _look(view, msgspec.structs.replace(state, index=index))
+    """Move the cursor, within the whole table; what is not loaded yet is asked for."""
+    table, state = TABLES.get(view.page), view.table
+    if table is None:
+        return view
     now = shown(table, view)
     if not now.rows:
         return view
-    index = now.index + to if relative else to if to >= 0 else len(now.rows) - 1
+    first, last = 0, now.total - 1
+    if not _pages(table, view):
+        first, last = now.offset, now.offset + len(now.rows) - 1
+    index = now.offset + now.index + to if relative else to if to >= 0 else last
+    index = max(first, min(last, index))
     offset = state.offset
-    if table.op and not table.newest_first and not view.paused:
-        last = offset + len(now.rows)
-        if index >= len(now.rows) and last < now.total:
-            offset = min(offset + STEP, max(0, now.total - LOADED))
-        elif index < 0 and offset > 0:
-            offset = max(0, offset - STEP)
-    index = max(0, min(len(now.rows) - 1, index))
-    cursor = table.key(now.rows[index])
-    # Where the row will be in the list that begins at the new offset.
-    index -= offset - state.offset
+    if _pages(table, view) and not offset + EDGE <= index < offset + LOADED - EDGE:
+        offset = _page_around(index)
+    loaded = 0 <= index - now.offset < len(now.rows)
+    cursor = table.key(now.rows[index - now.offset]) if loaded else ""
     return _look(
-        view, msgspec.structs.replace(state, cursor=cursor, index=max(0, index), offset=offset)
+        view, msgspec.structs.replace(state, cursor=cursor, index=index - offset, offset=offset)
     )
+
+
+def _pages(table: Table, view: View) -> bool:
+    """Whether other rows than those that are here can be asked for."""
+    return bool(table.op) and not table.newest_first and not view.paused
+
+
+def _page_around(index: int) -> int:
+    """The offset of a page that has rows before and after this one."""
+    return max(0, (index - STEP // 2) // STEP * STEP)
+
+
+def _load_around(view: View, index: int) -> View:
+    table, state = TABLES.get(view.page), view.table
+    if table is None or not _pages(table, view):
+        return view
+    offset = _page_around(index)
+    place = state.index + state.offset - offset  # of the cursor, in the page that will come
+    return _look(view, msgspec.structs.replace(state, index=place, offset=offset))
+
+
+def _toggle_row(view: View) -> View:
+    """Open or close the row at the cursor, or the row that it is inside of."""
+    row = current_row(view)
+    if row is None or not (outer := text(row, "outer")):
+        return view
+    state = view.table
+    is_open = outer in state.expanded
+    expanded = state.expanded - {outer} if is_open else state.expanded | {outer}
+    cursor = outer if is_open else state.cursor
+    return _look(view, msgspec.structs.replace(state, expanded=expanded, cursor=cursor))
 
 
 def _mark(view: View) -> View:

@@ -1,94 +1,211 @@
-"""Dialogs over the main screen: help, a question before something is done, a value to type."""
+"""Dialogs over a page: a question before something is changed, and the line to type on.
+
+The app pushes them in the handler of the key itself, and `keyboard` holds all further keys until
+the dialog has the focus; so no key of a burst reaches the page behind. Their keys call back at
+once, before the next key is looked at.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Input
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.suggester import Suggester
+from textual.widgets import Button, Input, OptionList
 
-from console.lines import Picture, Span, line
-from console.widgets.canvas import Canvas
-
-
-class PictureDialog(ModalScreen[bool]):
-    """Shows lines until a key closes it; what does not fit can be scrolled to."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,enter", "answer(False)", "close"),
-        Binding("down,j", "scroll(1)", "down", show=False),
-        Binding("up,k", "scroll(-1)", "up", show=False),
-        Binding("pagedown,space", "scroll(10)", "down", show=False),
-        Binding("pageup", "scroll(-10)", "up", show=False),
-    ]
-
-    def __init__(self, picture: Picture) -> None:
-        super().__init__()
-        self._lines = picture
-        self._top = 0
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="box") as box:
-            box.styles.height = min(len(self._lines) + 2, self.app.size.height - 2)
-            yield Canvas("dialog")
-
-    def on_mount(self) -> None:
-        self.call_after_refresh(self.action_scroll, 0)
-
-    def on_resize(self) -> None:
-        self.call_after_refresh(self.action_scroll, 0)
-
-    def action_scroll(self, by: int) -> None:
-        """The last line that is shown says if there are more."""
-        canvas = self.query_one("#dialog", Canvas)
-        room = canvas.size.height
-        self._top = max(0, min(self._top + by, len(self._lines) - room))
-        shown = self._lines[self._top : self._top + room]
-        left = len(self._lines) - self._top - room
-        if left > 0 and shown:
-            shown = [*shown[:-1], line(Span(f"  ↓ {left + 1} more lines", "accent"))]
-        canvas.show(shown)
-
-    def action_answer(self, yes: bool) -> None:
-        self.dismiss(yes)
+from console.drawing.lines import Picture
+from console.keyboard import DialogScreen
+from console.widgets.painted import Painted
 
 
-class ConfirmDialog(PictureDialog):
-    """Does nothing unless `y` is pressed: enter and escape mean no."""
+class ConfirmDialog(DialogScreen):
+    """A question. Enter presses the button that has the focus: no, if something would be lost.
+
+    A yes that was typed before the question was on the screen is no answer to it.
+    """
+
+    KEEPS_EARLY_KEYS = False
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "yes"),
-        Binding("n,escape,q,enter", "answer(False)", "no"),
+        Binding("n,escape,q", "answer(False)", "no"),
+        Binding("enter", "press", "press the button", priority=True, show=False),
+        Binding("left,up", "app.focus_previous", show=False),
+        Binding("right,down", "app.focus_next", show=False),
     ]
 
+    AUTO_FOCUS = ""
 
-class AskDialog(ModalScreen[str | None]):
-    """One line of text; escape means nothing."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave")]
-
-    def __init__(self, picture: Picture, value: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        question: Picture,
+        answer: Callable[[bool], None],
+        *,
+        destructive: bool,
+        ready: bool = True,
+    ) -> None:
         super().__init__()
-        self._lines, self._value = picture, value
+        self._title, self._question, self._answer = title, question, answer
+        self._destructive, self._ready = destructive, ready
 
     def compose(self) -> ComposeResult:
+        """The question and two buttons."""
         with Vertical(classes="box") as box:
-            box.styles.height = min(len(self._lines) + 5, self.app.size.height - 2)
-            yield Canvas("dialog")
-            yield Input(self._value, id="answer", compact=True)
+            box.border_title = self._title
+            yield Painted(id="question")
+            with Horizontal(classes="buttons"):
+                yield Button("y: yes", id="yes", disabled=not self._ready)
+                yield Button("n: no", id="no")
 
     def on_mount(self) -> None:
-        canvas = self.query_one("#dialog", Canvas)
-        canvas.styles.height = len(self._lines)
-        canvas.show(self._lines)
-        self.query_one("#answer", Input).focus()
+        """Show the question, and put the focus on the answer that does no harm."""
+        if not self.query("#no"):  # closed before it opened
+            return
+        self.ask(self._question, self._ready)
+        yes = self.query_one("#yes", Button)
+        yes.variant = "error" if self._destructive else "primary"
+        safe = self._destructive or not self._ready
+        self.set_focus(self.query_one("#no", Button) if safe else yes)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
+    def ask(self, question: Picture, ready: bool) -> None:
+        """Show this question; it can be answered with yes once it is `ready`."""
+        self._question, self._ready = question, ready
+        if not self.query("#no"):  # it opens: `on_mount` shows it
+            return
+        painted = self.query_one("#question", Painted)
+        painted.styles.height = len(question)
+        painted.paint(question)
+        self.query_one("#yes", Button).disabled = not ready
+
+    def action_press(self) -> None:
+        """Press the button that has the focus."""
+        self.action_answer(self.focused is not None and self.focused.id == "yes")
+
+    def action_answer(self, yes: bool) -> None:
+        """Close; then say what the answer was."""
+        if yes and not self._ready:
+            return
+        self.dismiss()
+        self._answer(yes)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """A click."""
         event.stop()
-        self.dismiss(event.value)
+        self.action_answer(event.button.id == "yes")
+
+
+class ChoiceDialog(DialogScreen):
+    """One of a few things to choose."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "leave", "leave"),
+        Binding("enter", "choose", "choose", priority=True),
+    ]
+    AUTO_FOCUS = "#choices"
+
+    def __init__(self, title: str, labels: list[str], choose: Callable[[int], None]) -> None:
+        super().__init__()
+        self._title, self._labels, self._choose = title, labels, choose
+
+    def compose(self) -> ComposeResult:
+        """A list."""
+        choices = OptionList(*(Content(label) for label in self._labels), id="choices")
+        choices.border_title = self._title
+        choices.add_class("box")
+        yield choices
+
+    def action_choose(self) -> None:
+        """Close; then say which it was."""
+        index = self.query_one(OptionList).highlighted
+        self.dismiss()
+        if index is not None:
+            self._choose(index)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A click."""
+        event.stop()
+        self.dismiss()
+        self._choose(event.option_index)
 
     def action_leave(self) -> None:
-        self.dismiss(None)
+        """Close."""
+        self.dismiss()
+
+
+class Completer(Suggester):
+    """Suggests the first command line that begins with what was typed."""
+
+    def __init__(self, complete: Callable[[str], list[str]]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._complete = complete
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The whole line, if there is one."""
+        completions = self._complete(value) if value else []
+        return completions[0] if completions else None
+
+
+class PromptDialog(DialogScreen):
+    """A line at the bottom where a command or a filter is typed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "leave", priority=True),
+        Binding("enter", "accept", "accept", priority=True),
+        Binding("tab", "complete", "complete", priority=True),
+    ]
+    AUTO_FOCUS = "#prompt"
+
+    def __init__(
+        self,
+        label: str,
+        value: str = "",
+        *,
+        accept: Callable[[str], None],
+        typed: Callable[[str], None] = lambda text: None,
+        leave: Callable[[], None] = lambda: None,
+        complete: Callable[[str], list[str]] = lambda text: [],
+    ) -> None:
+        super().__init__()
+        self._label, self._value = label, value
+        self._accept, self._typed, self._leave, self._complete = accept, typed, leave, complete
+
+    def compose(self) -> ComposeResult:
+        """One input with a border that says what it is for."""
+        prompt = Input(
+            self._value,
+            id="prompt",
+            suggester=Completer(self._complete),
+            select_on_focus=True,
+        )
+        prompt.border_title = self._label
+        yield prompt
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Say what is typed so far."""
+        event.stop()
+        if self.is_current:
+            self._typed(event.value)
+
+    def action_accept(self) -> None:
+        """Close; then say what was typed."""
+        text = self.query_one(Input).value
+        self.dismiss()
+        self._accept(text)
+
+    def action_leave(self) -> None:
+        """Close without a result."""
+        self.dismiss()
+        self._leave()
+
+    def action_complete(self) -> None:
+        """Take the first line that fits."""
+        prompt = self.query_one(Input)
+        completions = self._complete(prompt.value)
+        if completions:
+            prompt.value = completions[0]
+            prompt.cursor_position = len(prompt.value)

@@ -41,9 +41,9 @@ from zcrawl.mesh.sockets.master import ZmqMasterMesh
 KEYS = [
     (b"2", "Memory"),
     (b"3", "Progress"),
-    (b"4", "Unacked"),
-    (b"5", "Why it waits"),
-    (b"9", "Latency"),
+    (b"4", "Delayed"),
+    (b"5", "Robots"),
+    (b"9", "24 h"),
     (b"8", "Level"),
     (b"7", "What"),
     (b"6", "Newest URL"),

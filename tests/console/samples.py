@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from textual import events
+from textual.app import App
+from textual.pilot import Pilot
 
 from console.app import ConsoleApp
-from console.feed import Emit
+from console.feed.ports import Emit
+from console.keyboard import DialogScreen
 from console.questions import questions
 from console.state import Answered, GoTo, Place, SnapshotCame, View
 from console.view import reduce
@@ -65,6 +70,16 @@ def host(number: int = 1, **changes: Any) -> dict[str, Any]:
     return {"id": number, **fields, **changes}
 
 
+def limit(code: str = "pace", **changes: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {"text": "rate limit", "hosts": 40, "queued": 4000, "share": 0.9}
+    return {"code": code, **fields, "host": "", "advice": "raise 5/s", "gain": 1.8, **changes}
+
+
+def limits() -> list[dict[str, Any]]:
+    retry = limit("retry", text="waiting for a retry", hosts=2, queued=9, share=0.1)
+    return [limit(), retry | {"advice": "passes by itself", "gain": None}]
+
+
 def item(number: int, **fields: Any) -> dict[str, Any]:
     data = {"url": f"https://h1.test/{number}", "status": 200, "title": f"Page {number}", **fields}
     return {"id": number, "run": 1, "data": json.dumps(data)}
@@ -79,9 +94,16 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
     group |= {"reason": words or "dns", "status": 503, "url": said, "at": AT}
     group |= {"detail": words or WHY}
     queue = {"id": 1, "job": 1, "name": words or "docs", "state": "running", "queued": 480}
-    queue |= {"ready": 70, "delayed": 10, "beyond": 400, "leased": 10, "backlog": 3, "hosts": 7}
+    queue |= {
+        "ready": 70,
+        "delayed": 10,
+        "beyond": 400,
+        "fetching": 6,
+        "waiting": 4,
+        "commit_queue": 3,
+    }
     queue |= {"tag": words or "shop", "tags": [words or "shop", "daily"], "host": said}
-    queue |= {"unacked": 4, "jobs": 2}
+    queue |= {"uncommitted": 4, "jobs": 2, "hosts": 7}
     rest = {"id": 2, "name": "news", "tags": [], "tag": "(no tag)", "host": "https://h2.test"}
     queue |= {"trend": [9, 8, 7, 9, 6, 5, 4, 4, 3, 3, 2, 2]}
     queues = [queue, queue | rest | {"queued": 12, "ready": 12, "delayed": 0, "beyond": 0}]
@@ -97,7 +119,7 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
     return {
         "role": {"role": ""},
         "jobs": {"jobs": [run(99, words, state="completed")] if words else []},
-        "overview": {"why": {"pace": [40, 4000], "retry": [2, 9]}, "commit_backlog": 3},
+        "overview": {"limits": limits(), "commit_queue": 3},
         "hosts": {"rows": rows, "total": 10_000, "offset": 0},
         "lanes": {"rows": [row | {"kinds": kinds} for row in rows[:9]], "total": 9, "offset": 0},
         "queues": {"rows": queues, "total": 2, "offset": 0},
@@ -171,6 +193,45 @@ async def _nobody() -> list[Endpoints]:
 
 
 TARGET = WatchTarget("test", _nobody, "nobody is here")
+
+
+def text_of(app: ConsoleApp, page: bool = False) -> str:
+    """What is painted: on the screen that is on top, or on the page below all dialogs."""
+    screen = app.screen_stack[0] if page else app.screen
+    strips = screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+
+async def until(pilot: Pilot[None], true: Callable[[], bool], patience_s: float = 30.0) -> None:
+    """Wait for something."""
+    async with asyncio.timeout(patience_s):
+        while not true():
+            await pilot.pause(0.02)
+
+
+async def press_after(pilot: Pilot[None], opens: str, *answers: str) -> None:
+    """Press a key that opens a dialog; when it is on the screen, press the others."""
+    await pilot.press(opens)
+    await until(pilot, lambda: is_open(pilot.app))
+    await pilot.press(*answers)
+    await pilot.pause()
+
+
+def is_open(app: App[None]) -> bool:
+    """Whether a dialog is there and painted."""
+    screen = app.screen
+    return isinstance(screen, DialogScreen) and screen.seen and screen.focused is not None
+
+
+def burst(app: App[None], typed: str) -> None:
+    """Send keys as a terminal does that gets them in one piece: no pause between them."""
+    for char in typed:
+        key = KEYS.get(char, char)
+        app.post_message(events.Key(key, char if char.isprintable() else None))
+
+
+KEYS = {":": "colon", "/": "slash", "\n": "enter", " ": "space", "\x1b": "escape", "\t": "tab"}
+KEYS |= {"?": "question_mark", "!": "exclamation_mark", "=": "equals_sign", "'": "apostrophe"}
 
 
 def fake_app(

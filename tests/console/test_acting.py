@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
-from console.actions import BY_NAME, offered, plan
+from console.actions import BY_NAME, offered, plan, typed_values
+from console.app import ConsoleApp
 from console.commands import completions
 from console.keymap import key_mistake
-from console.lines import as_text, cut
-from console.pictures.help import help_picture
-from console.pictures.screen import whole
-from console.state import Acted, ConsolePage, Drill, GoTo, Place, View
+from console.state import ConsolePage, Drill, GoTo, Place, Say, View
 from console.view import chosen_rows, reduce
-from console.widgets.canvas import Canvas
-from tests.console.samples import TARGET, FakeFeed, answers, fake_app, heard, run, snapshot
+from tests.console.samples import (
+    KEYS,
+    TARGET,
+    FakeFeed,
+    answers,
+    fake_app,
+    heard,
+    press_after,
+    run,
+    snapshot,
+    text_of,
+    until,
+)
 from zcrawl.errors import RefusedError
 
-PATIENCE_S = 30.0
+
+def says(app: ConsoleApp, text: str) -> bool:
+    return text in app.view.message.text
 
 
 def group(number: int, reason: str = "dns") -> dict[str, Any]:
@@ -48,12 +60,6 @@ class Errors(FakeFeed):
         return {"rows": rows[first : first + args["limit"]], "total": len(rows), "offset": first}
 
 
-async def until(pilot: Any, true: Any) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not true():
-            await pilot.pause(0.02)
-
-
 async def test_all_errors_that_match_are_retried_also_those_off_the_screen() -> None:
     """After a question that counts them; `r` alone is about the row at the cursor."""
     feed = Errors(1_203)
@@ -61,16 +67,16 @@ async def test_all_errors_that_match_are_retried_also_those_off_the_screen() -> 
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("6")
         await until(pilot, lambda: "errors:" in app.view.live.answers)
-        await pilot.press("r")
+        await press_after(pilot, "r", "y")
         await until(pilot, lambda: len(feed.done("act")) == 1)
-        await pilot.press("a")
-        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await press_after(pilot, "a")
+        await until(pilot, lambda: "1,203 requests" in text_of(app))
         await pilot.press("enter")
-        await until(pilot, lambda: app.view.message.text == "nothing was done")
+        await until(pilot, lambda: app.view.message.text == "nothing was changed")
         assert len(feed.done("act")) == 1, "enter means no"
         await pilot.press("slash", *"h11", "enter")
-        await pilot.press("a")
-        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await press_after(pilot, "a")
+        await until(pilot, lambda: "111 requests" in text_of(app))
         await pilot.press("y")
         hosts = {n for n in range(1, 1_204) if "h11" in f"h{n}"}
         await until(pilot, lambda: len(feed.done("act")) == 1 + len(hosts))
@@ -78,7 +84,7 @@ async def test_all_errors_that_match_are_retried_also_those_off_the_screen() -> 
 
 
 async def test_what_was_begun_on_a_cluster_ends_on_it() -> None:
-    """Three jobs are held; after the first the operator goes to another cluster."""
+    """Three jobs are paused; after the first the operator goes to another cluster."""
     go_on = asyncio.Event()
 
     class Slow(FakeFeed):
@@ -94,7 +100,8 @@ async def test_what_was_begun_on_a_cluster_ends_on_it() -> None:
     app = fake_app(feed, targets={"here": TARGET._replace(flags="--data here"), "lab": TARGET})
     async with app.run_test(size=(120, 30)) as pilot:
         await until(pilot, lambda: app.view.live.snapshot is not None)
-        await pilot.press("3", "ctrl+a", "h")
+        await pilot.press("3", "ctrl+a")
+        await press_after(pilot, "h", "y")
         await until(pilot, lambda: len(feed.done("act")) == 1)
         await pilot.press("colon", *"cluster", "space", *"lab", "enter")
         await until(pilot, lambda: app.view.cluster == "lab")
@@ -132,19 +139,18 @@ async def test_clusters_that_are_not_there_and_typing_mistakes_are_told() -> Non
         "theme moon": "themes: ",
         "jbos": "no command 'jbos'",
         "pause": "pause needs a name or a number",
-        "tune docs": "which pace?",
+        "tune docs": "which rate limit?",
         "tune docs speed=5": "'speed' is none of rate, concurrency, burst",
-        "tune docs rate=fast": "rate: 'fast' is no number",
+        "tune docs rate=fast": "rate: not a number: 'fast'",
         "job 'docs": "No closing quotation",
         "reassign https://a.test": "to which worker?",
         "": "nothing was typed",
     }
     async with app.run_test(size=(120, 30)) as pilot:
         for typed, expected in said.items():
-            keys = {" ": "space", "'": "apostrophe"}
-            prompt = [keys.get(char, char) for char in typed]
+            prompt = [KEYS.get(char, char) for char in typed]
             await pilot.press("colon", *prompt, "enter")
-            await until(pilot, lambda expected=expected: expected in app.view.message.text)
+            await until(pilot, partial(says, app, expected))
         assert app.view.cluster == "here" and not feed.done("tune") and not feed.done("act")
 
 
@@ -158,10 +164,11 @@ def test_names_of_clusters_are_completed() -> None:
     ("keys", "mistake"),
     [
         ({}, ""),
-        ({"view.pause": "f2"}, ""),
-        ({"view.pause": "f2,ctrl+space", "act.h": "p"}, ""),
-        ({"view.pausee": "f2"}, "nothing is called view.pausee"),
-        ({"view.pause": "q"}, "q is both"),
+        ({"view.freeze": "f2"}, ""),
+        ({"view.freeze": "f2,ctrl+space", "act.pause": "p"}, ""),
+        ({"view.freez": "f2"}, "nothing is called view.freez"),
+        ({"view.freeze": "q"}, "q is both"),
+        ({"act.pause": "d"}, "d is both"),
     ],
 )
 def test_a_mistake_in_the_users_keys_is_told(keys: dict[str, str], mistake: str) -> None:
@@ -170,21 +177,19 @@ def test_a_mistake_in_the_users_keys_is_told(keys: dict[str, str], mistake: str)
 
 
 async def test_the_users_keys_work_and_are_the_ones_that_are_shown() -> None:
-    """In the footer and in the help."""
+    """In the footer."""
     feed = FakeFeed(said={"act": {"run": 1, "state": "paused", "changed": 1}})
-    app = fake_app(feed, keys={"act.h": "f5", "view.pause": "f2"}, theme="nord")
-    async with app.run_test(size=(160, 30)) as pilot:
+    app = fake_app(feed, keys={"act.pause": "f5", "view.freeze": "f2"}, theme="nord")
+    async with app.run_test(size=(220, 30)) as pilot:
         await until(pilot, lambda: app.view.live.snapshot is not None)
         await pilot.press("3", "h", "p")
-        assert (app.view.paused, feed.done("act")) == (False, [])
-        await pilot.press("f2", "f5")
+        assert (app.view.paused, len(app.screen_stack)) == (False, 1)
+        await pilot.press("f2")
+        await press_after(pilot, "f5", "y")
         await until(pilot, lambda: len(feed.done("act")) == 1)
         assert app.view.paused and app.theme == "nord"
-        view = reduce(View(keys=app.view.keys), GoTo(Place(ConsolePage.JOBS)))
-        assert "f5 hold" in as_text(whole(view, 160, 30)) and "f2 pause" in as_text(
-            whole(view, 160, 30)
-        )
-        assert "f5" in as_text(help_picture(view, 100))
+        await until(pilot, lambda: "f5 pause" in text_of(app) and "f2 freeze" in text_of(app))
+        assert app.screen.active_bindings["f5"].binding.id == "act.pause"
 
 
 async def test_a_theme_and_keys_that_do_not_exist_are_told_at_the_start() -> None:
@@ -195,7 +200,7 @@ async def test_a_theme_and_keys_that_do_not_exist_are_told_at_the_start() -> Non
     ):
         app = fake_app(FakeFeed(), **options)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda app=app, said=expected: said in app.view.message.text)
+            await until(pilot, partial(says, app, expected))
 
 
 async def test_nothing_is_gathered_by_a_leader_that_refuses() -> None:
@@ -213,8 +218,8 @@ async def test_nothing_is_gathered_by_a_leader_that_refuses() -> None:
         await pilot.press("6")
         await until(pilot, lambda: "errors:" in app.view.live.answers)
         await pilot.press("a")
-        await until(pilot, lambda: "not now" in app.view.message.text)
-        assert len(app.screen_stack) == 1 and not feed.done("act")
+        await until(pilot, lambda: len(app.screen_stack) == 1 and bool(app.view.message.text))
+        assert "not now" in app.view.message.text and not feed.done("act")
 
 
 async def test_of_many_rows_each_result_is_told_and_counted() -> None:
@@ -232,48 +237,35 @@ async def test_of_many_rows_each_result_is_told_and_counted() -> None:
     app = fake_app(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await until(pilot, lambda: app.view.live.snapshot is not None)
-        await pilot.press("3", "ctrl+a", "h")
-        expected = "hold: 1 done, 1 refused, 1 left out; the log has each"
+        await pilot.press("3", "ctrl+a")
+        await press_after(pilot, "h", "y")
+        expected = "pause: 1 done, 1 refused, 1 left out; the log has each"
         await until(pilot, lambda: app.view.message.text == expected)
         texts = [happening.text for happening in app.view.live.happenings]
         assert any("zcrawl pause 1" in text for text in texts)
         assert any("not now [busy]" in text for text in texts)
 
 
-async def test_a_long_help_can_be_scrolled_to_its_end() -> None:
-    """On the smallest terminal, with all of its words."""
+async def test_the_help_panel_has_the_keys_and_words_of_the_page() -> None:
+    """It stays open over pages; escape closes it."""
     app = fake_app()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(120, 50)) as pilot:
         await pilot.press("3", "question_mark")
-        await until(pilot, lambda: len(app.screen_stack) == 2)
-        await pilot.pause()
-        canvas = app.screen.query_one("#dialog", Canvas)
-        assert "more lines" in as_text(canvas._picture) and "Jobs" in as_text(canvas._picture)
-        assert "…" not in as_text([cut(line, canvas.size.width) for line in canvas._picture])
-        for _ in range(40):
-            await pilot.press("down")
-        assert "quit" in as_text(canvas._picture) and "more lines" not in as_text(canvas._picture)
-        await pilot.press("up", "escape")
-        assert len(app.screen_stack) == 1
+        await until(pilot, lambda: "Sort" in text_of(app) and "delete" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.screen.query("HelpPanel"))
+        assert app.view.page is ConsolePage.JOBS
 
 
-def test_the_result_of_an_action_is_seen_on_the_smallest_screen() -> None:
-    """The command line is cut, not what became of it."""
-    command = "zcrawl retry 2 --reason connect --host 2 --data /a/rather/long/folder/of/mine"
-    view = reduce(View(), Acted(command, "run 2: running, 1 tried again", True, 1.0))
-    last = as_text(whole(view, 80, 24)).splitlines()[-1]
-    assert last.endswith("→  run 2: running, 1 tried again") and "zcrawl retry 2" in last
-    assert command in as_text(whole(view, 160, 24))
-
-
-def test_a_pace_is_sent_as_it_was_typed_and_mistakes_are_named() -> None:
+def test_a_rate_limit_is_sent_as_it_was_typed_and_mistakes_are_named() -> None:
     """The command line that is shown means the same number."""
-    assert plan(BY_NAME["tune"], [run(1)], "99999999 3")[0].command == (
+    tune = BY_NAME["tune"]
+    assert plan(tune, [run(1)], typed_values(tune, "99999999 3"))[0].command == (
         "zcrawl tune 1 --rate 99999999 --concurrency 3 --run 1"
     )
-    for typed, mistake in (("fast", "rate: 'fast' is no number"), ("5 x", "concurrency: 'x'")):
+    for typed, mistake in (("fast", "rate: not a number"), ("5 x", "concurrency: not")):
         with pytest.raises(ValueError, match=mistake):
-            plan(BY_NAME["tune"], [run(1)], typed)
+            plan(tune, [run(1)], typed_values(tune, typed))
 
 
 def test_a_job_is_acted_on_as_it_is_now_on_its_own_page_too() -> None:
@@ -322,16 +314,21 @@ async def test_what_a_role_may_not_do_is_not_offered() -> None:
     app = fake_app(feed)
     async with app.run_test(size=(160, 30)) as pilot:
         await until(pilot, lambda: app.view.role == "viewer")
-        await pilot.press("3", "h", "x", "y")
-        shown = as_text(whole(app.view, 160, 30))
-        assert "hold" not in shown and "new job" not in shown and "read-only" in shown
-        assert "cancel" not in as_text(help_picture(app.view, 100))
-        titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert "Hold" not in titles and "Go to jobs" in titles
+        for key in ("3", "h", "x", "r", "d", "t", "n"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert len(app.screen_stack) == 1
+            if key != "3":
+                assert "role 'viewer', which may only watch" in app.view.message.text
+                app.feed_event(Say(""))
+        await until(pilot, lambda: "cancel" not in text_of(app))
+        assert "new job" not in text_of(app) and "read-only" in text_of(app)
         await pilot.press("colon", *"pause", "space", "1", "enter")
-        await until(pilot, lambda: "this key may only watch" in app.view.message.text)
-        await pilot.press("n")
-        assert len(app.screen_stack) == 1 and not feed.done("act")
+        await until(pilot, lambda: "may only watch" in app.view.message.text)
+        await pilot.press("ctrl+p", *"paus")
+        await pilot.pause(0.5)
+        assert "pause" not in text_of(app).lower().replace("paus ", "")
+        assert not feed.done("act")
 
 
 async def test_what_is_refused_is_asked_for_more_rarely() -> None:

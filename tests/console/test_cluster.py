@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, Select
 
 from console.app import ConsoleApp
-from console.lines import as_text
-from console.pictures.screen import whole
 from console.state import ConsolePage, LinkState, View
 from console.view import current_row
+from tests.console.samples import is_open, text_of
 from zcrawl.cli.specs import prepare
 from zcrawl.demo.server import DemoServer
 from zcrawl.errors import RefusedError
@@ -42,6 +41,17 @@ class Scene(NamedTuple):
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
         await self.pilot.pause()
+
+    async def opens(self, key: str, *answers: str) -> str:
+        """Press a key that opens a dialog; then answer. Returns what the dialog says."""
+        await self.pilot.press(key)
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_open(self.app):
+                await self.pilot.pause(0.02)
+        said = text_of(self.app)
+        if answers:
+            await self.press(*answers)
+        return said
 
     async def row(self, page: str, **fields: Any) -> None:
         """Go to a page, and to the row that has these fields."""
@@ -83,7 +93,8 @@ async def until(pilot: Pilot[None], app: ConsoleApp, true: Callable[[View], bool
 
 
 def screen(app: ConsoleApp) -> str:
-    return as_text(whole(app.view, app.size.width, app.size.height))
+    """What is painted on the page."""
+    return text_of(app, page=True)
 
 
 @contextlib.asynccontextmanager
@@ -110,43 +121,47 @@ async def test_the_overview_shows_a_live_crawl_and_survives_the_masters_restart(
             await cluster.ask("submit", submission.args("new", None))
             view = await until(pilot, app, lambda view: view.live.rates.now.pages_s > 0)
             assert view.link.state is LinkState.LIVE
-            assert "shop" in screen(app) and "w1" in screen(app)
-        await until(pilot, app, lambda view: view.link.state is LinkState.LOST)
-        assert "no cluster runs" in screen(app)
+            await until(pilot, app, lambda view: "shop" in screen(app) and "w1" in screen(app))
+        # What is heard is painted a moment later than it is known.
+        view = await until(pilot, app, lambda view: "no cluster runs" in screen(app))
+        assert view.link.state is LinkState.LOST
         async with EmbeddedCluster(tmp_path, 0):
             view = await until(pilot, app, lambda view: view.link.state is LinkState.LIVE)
             assert view.live.snapshot is not None and view.live.snapshot.epoch == 2
-            assert "new_leader" in screen(app)
+            assert "new_leader" in [happening.name for happening in view.live.happenings]
 
 
-async def test_jobs_are_held_resumed_tuned_cancelled_retried_and_deleted(tmp_path: Path) -> None:
+async def test_jobs_are_paused_resumed_tuned_cancelled_retried_and_deleted(tmp_path: Path) -> None:
     """Each by its key, with the command line that does the same and its result."""
     async with scene(tmp_path) as console:
         await console.row("3", name="shop")
-        await console.press("h")
+        assert "job shop (1), run 1, running" in await console.opens("h", "y")
         assert "run 1: paused" in await console.acted("zcrawl pause 1")
         assert console.states() == {"shop": "paused"}
-        await console.press("g")
+        await console.until(lambda view: (current_row(view) or {}).get("state") == "paused")
+        assert "job shop (1), run 1, paused" in await console.opens("g", "enter")
         assert "run 1: running" in await console.acted("zcrawl resume 1")
 
-        await console.press("t")
-        console.app.screen.query_one("#answer", Input).value = "rate=50 concurrency=8"
+        await console.opens("t")
+        console.app.screen.query_one("#field-rate", Input).value = "50"
+        console.app.screen.query_one("#field-concurrency", Input).value = "8"
         await console.press("enter")
         await console.acted("zcrawl tune 1 --rate 50 --concurrency 8")
         (row,) = console.cluster.snapshot().runs
         assert (row.rate, row.concurrency) == (50.0, 8)
         await console.until(lambda view: view.live.rates.now.pages_s > 10)
 
-        await console.press("x")
+        said = await console.opens("x")
         assert console.states() == {"shop": "running"}, "it asks first"
+        assert "queued URLs are dropped" in said and "zcrawl cancel 1 --run 1" in said
         await console.press("enter")
-        await console.until(lambda view: view.message.text == "nothing was done")
-        await console.press("x", "y")
+        await console.until(lambda view: view.message.text == "nothing was changed")
+        await console.opens("x", "y")
         assert "run 1: cancelled" in await console.acted("zcrawl cancel 1")
 
-        await console.press("r")
+        await console.opens("r", "y")
         assert "[run_ended]" in await console.acted("zcrawl retry 1")
-        await console.press("d", "y")
+        assert "its data is deleted" in await console.opens("d", "y")
         await console.acted("zcrawl delete 1")
         await console.until(
             lambda view: "deleted" in screen(console.app) or "no jobs" in screen(console.app)
@@ -163,8 +178,8 @@ async def test_marked_jobs_are_acted_on_together(tmp_path: Path) -> None:
         await console.until(
             lambda view: len(view.live.snapshot.runs if view.live.snapshot else ()) == 3
         )
-        await console.press("slash", "o", "enter", "space", "space", "x")
-        await console.press("y")
+        await console.press("slash", "o", "enter", "space", "space")
+        await console.opens("x", "y")
         await console.until(
             lambda view: sorted(console.states().values()) == ["cancelled", "cancelled", "running"]
         )
@@ -182,7 +197,7 @@ async def test_an_action_is_about_the_row_that_was_chosen(tmp_path: Path) -> Non
             lambda view: len(view.live.snapshot.runs if view.live.snapshot else ()) == 4
         )
         assert "new0" not in screen(console.app)
-        await console.press("h")
+        await console.opens("h", "y")
         await console.acted("zcrawl pause 1")
         assert console.states() == {"shop": "paused", **{f"new{n}": "running" for n in range(3)}}
 
@@ -190,7 +205,7 @@ async def test_an_action_is_about_the_row_that_was_chosen(tmp_path: Path) -> Non
 async def test_a_job_is_submitted_with_the_form(tmp_path: Path) -> None:
     """It is checked while one types; what is wrong is not sent."""
     async with scene(tmp_path) as console:
-        await console.press("n")
+        await console.opens("n")
         form = console.app.screen
         form.query_one("#field-sources", Input).value = "nonsense://"
         await console.press("ctrl+s")
@@ -214,9 +229,10 @@ async def test_failures_are_seen_and_retried(tmp_path: Path) -> None:
         await console.until(
             lambda view: view.page is ConsolePage.FAILED and GONE in screen(console.app)
         )
-        await console.press("escape", "r")
+        await console.press("escape")
+        assert "1 failed: connect at" in await console.opens("r", "y")
         said = await console.acted("zcrawl retry 2 --reason connect")
-        assert "1 tried again" in said
+        assert "1 to retry" in said
 
 
 async def test_a_worker_is_drained_and_a_host_is_moved(tmp_path: Path) -> None:
@@ -226,22 +242,23 @@ async def test_a_worker_is_drained_and_a_host_is_moved(tmp_path: Path) -> None:
         view = await console.until(lambda view: bool((current_row(view) or {}).get("owner")))
         owner = (current_row(view) or {})["owner"]
         other = "w2" if owner == "w1" else "w1"
-        await console.press("m")
-        console.app.screen.query_one("#answer", Input).value = other
-        await console.press("enter")
+        await console.opens("m")
+        console.app.screen.query_one("#field-worker", Select).value = other
+        await console.press("ctrl+s")
         await console.acted(f"zcrawl reassign {console.site.rstrip('/')} {other}")
         await console.until(lambda view: (current_row(view) or {}).get("owner") == other)
         await console.row("2", id=owner)
-        await console.press("d", "y")
+        await console.opens("d", "y")
         await console.acted(f"zcrawl drain {owner}")
         workers = {worker.id: worker.state for worker in console.cluster.snapshot().workers}
-        assert workers[owner] in ("draining", "offline", "joining")
+        assert workers[owner] in ("draining", "drained", "offline", "joining")
 
 
 async def test_the_leader_steps_down_and_the_console_goes_on(tmp_path: Path) -> None:
     """In an embedded cluster it leads again, in the next epoch."""
     async with scene(tmp_path) as console:
-        await console.press("2", "l", "y")
+        await console.press("2")
+        assert "nothing is fetched until another master leads" in await console.opens("l", "y")
         await console.acted("zcrawl step-down")
         await console.until(
             lambda view: view.live.snapshot is not None and view.live.snapshot.epoch == 2
@@ -266,7 +283,7 @@ async def test_the_log_has_what_workers_and_the_master_say(tmp_path: Path) -> No
         await console.until(lambda view: "follows" in screen(console.app))
         rows = [line for line in screen(console.app).splitlines() if " follows " in line]
         assert rows and all(" w2 " in line and "in epoch 1" in line for line in rows)
-        await console.press("slash", "backspace", "1", "enter")
+        await console.press("slash", *"node:w1", "enter")
         await console.until(lambda view: " w2 " not in screen(console.app))
         await console.press("escape")
         await console.until(lambda view: "worker_joined" in screen(console.app))
@@ -308,7 +325,7 @@ async def test_commands_filters_and_help_can_be_typed(tmp_path: Path) -> None:
         await console.press("slash", *"nothing", "enter")
         assert "nothing matches" in screen(console.app)
         await console.press("escape", "question_mark")
-        assert len(console.app.screen_stack) == 2
+        assert console.app.screen.query("HelpPanel")
         await console.press("escape", "ctrl+p")
         assert len(console.app.screen_stack) == 2
         await console.press("escape")
@@ -337,20 +354,23 @@ async def test_queues_are_seen_by_tag_and_by_host_and_a_tags_jobs_are_held(tmp_p
         await console.press("b")
         await console.until(lambda view: console.site.rstrip("/") in screen(console.app))
         (host,) = console.app.view.live.rows("queues by host:")
-        assert host["jobs"] == 3 and host["queued"] + host["leased"] + host["unacked"] > 0
+        assert (
+            host["jobs"] == 3
+            and host["queued"] + host["fetching"] + host["waiting"] + host["uncommitted"] > 0
+        )
 
         await console.press("colon", *"queues", "space", *"eu", "enter")
         await console.until(lambda view: len(view.live.rows("queues:eu")) == 2)
-        await console.press("ctrl+a", "h")
+        await console.press("ctrl+a")
+        await console.opens("h", "y")
         await console.acted("zcrawl pause 2")
         await console.acted("zcrawl pause 3")
         assert console.states() == {"shop": "running", "a": "paused", "b": "paused"}
 
         await console.press("3", "slash", *"daily", "enter")
-        await console.until(lambda view: "eu, daily" in screen(console.app))
-        assert (current_row(console.app.view) or {})["name"] == "a"
+        await console.until(lambda view: (current_row(view) or {}).get("name") == "a")
 
-        await console.press("n")
+        await console.opens("n")
         form = console.app.screen
         form.query_one("#field-sources", Input).value = console.site
         form.query_one("#field-name", Input).value = "c"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.actions import ACTIONS, BY_NAME, offered, plan, read_pace, result_text
+from console.actions import ACTIONS, BY_NAME, offered, plan, read_limits, result_text, typed_values
 from console.commands import AppCommand, Do, Mistake, completions, parse
 from console.state import ConsolePage, GoTo, Place, SetFilter, View
 from console.view import reduce
@@ -74,7 +74,7 @@ def test_a_command_acts_and_knows_the_command_line_that_does_the_same(
     """lazydocker#627: what the console does can be put into a script."""
     parsed = parse(typed, VIEW)
     assert isinstance(parsed, Do), parsed
-    (request,) = plan(parsed.action, parsed.rows, parsed.typed)
+    (request,) = plan(parsed.action, parsed.rows, typed_values(parsed.action, parsed.typed))
     assert request.command == command
     assert request.op not in READS
 
@@ -127,10 +127,10 @@ def test_every_action_is_offered_somewhere_and_its_keys_do_not_clash() -> None:
     assert seen == set(BY_NAME) and len(ACTIONS) == len(BY_NAME)
 
 
-def test_what_cannot_be_undone_asks_first() -> None:
-    """And what is destructive is not done by enter."""
-    asking = {action.name for action in ACTIONS if action.confirm}
-    assert asking == {"cancel", "delete", "drain", "step_down", "retry_all"}
+def test_what_cannot_be_undone_is_destructive() -> None:
+    """Enter does not do it: the default answer is no. Every action asks."""
+    destructive = {action.name for action in ACTIONS if action.destructive}
+    assert destructive == {"cancel", "delete", "drain", "step_down", "retry_all"}
 
 
 def test_an_action_leaves_out_rows_that_it_does_not_fit() -> None:
@@ -141,10 +141,10 @@ def test_an_action_leaves_out_rows_that_it_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("typed", ["fast", "rate=x", "speed=3", "rate=1 concurrency=1.5", ""])
-def test_a_mistyped_pace_is_told(typed: str) -> None:
+def test_a_mistyped_rate_limit_is_told(typed: str) -> None:
     """Before anything is sent."""
     with pytest.raises(ValueError, match=r"\w"):
-        read_pace(typed)
+        read_limits(typed_values(BY_NAME["tune"], typed))
 
 
 def test_a_reply_is_told_in_a_few_words() -> None:
@@ -152,8 +152,9 @@ def test_a_reply_is_told_in_a_few_words() -> None:
     (pause,) = plan(BY_NAME["pause"], [run(1)])
     (retry,) = plan(BY_NAME["retry"], [run(1)])
     reply = {"job": 1, "run": 1, "state": "paused", "changed": 0}
-    assert result_text(pause, reply) == "run 1: paused, as it was before"
-    assert result_text(retry, {**reply, "changed": 7}) == "run 1: paused, 7 tried again"
+    assert result_text(pause, reply) == "run 1: paused, no change"
+    assert result_text(retry, {**reply, "changed": 7}) == "run 1: paused, 7 to retry"
+    assert result_text(retry, reply) == "run 1: paused, nothing to retry"
 
 
 def test_a_group_of_errors_is_retried_by_reason_and_host() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from console import commands
-from console.lines import as_text
-from console.pictures.screen import whole
+from console.plain_page import page_text
 from console.questions import questions
 from console.state import (
     Answered,
@@ -49,7 +48,7 @@ def scene() -> View:
 
 
 def texts(view: View, size: tuple[int, int] = (160, 48)) -> str:
-    return as_text(whole(view, *size))
+    return page_text(view, size[0])
 
 
 def shown(view: View) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import CookieJar, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from console.web_loop import COOKIE, _usable, guard
+from console.web import COOKIE, _usable, guard
 from zcrawl.cli.commands.console import _without_web
 
 TOKEN = "right-token"

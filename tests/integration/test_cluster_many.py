@@ -74,6 +74,7 @@ async def run_worker(id: str, endpoints: Endpoints, site: PageSite) -> None:
             mesh,
             clock=clock.now,
             rss_bytes=lambda: 0,
+            cpu_percent=lambda: None,
             log=lambda name, detail, **fields: None,
         )
         await loop.run(cast(Pipeline, AtOnce(site, loop.fetch_ended)))

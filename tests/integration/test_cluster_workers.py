@@ -240,7 +240,7 @@ def test_a_drained_worker_gets_nothing_new_and_stays(
         assert max(site.fetched().values()) == 1, "a drain costs no page twice"
         reply = made.ask("nodes", {})
         (view,) = [worker for worker in reply["workers"] if worker["id"] == "w1"]
-        assert (view["state"], view["running"], view["waiting"]) == ("draining", 0, 0)
+        assert (view["state"], view["running"], view["waiting"]) == ("drained", 0, 0)
         assert reply["drained"] == ["w1"]
         drained = made.workers["w1"].process
         assert drained is not None

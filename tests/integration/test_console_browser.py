@@ -10,9 +10,11 @@ from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from console.state import MAIN_PAGES
 from tests.integration.browser_site import need_chromium, pixels
 from tests.integration.test_console_terminal import PATIENCE_S, ZCRAWL, crawling
 
@@ -24,7 +26,7 @@ from playwright.async_api import Error, Page, ViewportSize, WebSocket, async_pla
 from zcrawl.fetch.browser.chromium import find_chromium  # noqa: E402
 
 SIZE = ViewportSize(width=960, height=540)
-GROUND, PRIMARY = (0x12, 0x12, 0x12), (0x01, 0x78, 0xD4)  # of Textual's dark theme
+GROUND, PRIMARY = (0x0E, 0x13, 0x1A), (0x24, 0x56, 0x8C)  # of the theme zcrawl-dark
 
 Picture = list[list[tuple[int, int, int]]]
 
@@ -54,12 +56,28 @@ class Window:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.seen = b""
+        self.columns = self.lines = 0
         self.complaints: list[str] = []
         page.on("websocket", self._opened)
         page.on("console", lambda message: self.complaints.append(message.text))
 
     def _opened(self, socket: WebSocket) -> None:
+        size = parse_qs(urlsplit(socket.url).query)
+        self.columns, self.lines = int(size["width"][0]), int(size["height"][0])
         socket.on("framereceived", self._received)
+
+    async def click_tab(self, number: int) -> None:
+        """Click the tab of a page, in the second line of the terminal."""
+        labels = [f"{n} {str(page).capitalize()}" for n, page in enumerate(MAIN_PAGES, 1)]
+        gap = 4 if self.columns >= 100 else 1
+        column = sum(len(label) + gap for label in labels[: number - 1]) + gap // 2 + 1
+        script = """() => {
+            const r = document.querySelector('.xterm-screen').getBoundingClientRect();
+            return [r.x, r.y, r.width, r.height];
+        }"""
+        x, y, width, height = await self.page.evaluate(script)
+        cell, line = width / self.columns, height / self.lines
+        await self.page.mouse.click(x + (column + 0.5) * cell, y + 1.5 * line)
 
     def _received(self, data: bytes | str) -> None:
         self.seen += data if isinstance(data, bytes) else data.encode()
@@ -149,7 +167,13 @@ async def test_chromium_shows_the_live_console_to_who_has_the_token(tmp_path: Pa
             await window.shows("Progress")
             window.seen = b""
             await window.page.keyboard.press("h")
+            await window.shows("job shop (1), run 1, running")
+            await window.page.keyboard.press("y")
             await window.shows("run 1: paused")
+            window.seen = b""
+            await window.click_tab(5)
+            await window.shows("Owner")
+            await window.page.screenshot(path=tmp_path / "hosts.png")
             await window.picture(lambda now: now != shot, tmp_path / "jobs.png")
             flat = [row[:1] * len(row) for row in pixels(shot)]
             assert not looks_right(flat), "the check can fail"

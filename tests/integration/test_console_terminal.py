@@ -46,6 +46,18 @@ class Terminal:
     def keys(self, *keys: str) -> None:
         self._run("send-keys", "-t", "console", *keys)
 
+    def burst(self, text: str) -> None:
+        """All at once, as somebody types who does not look."""
+        self._run("send-keys", "-t", "console", "-l", text)
+
+    def paste(self, text: str) -> None:
+        """A bracketed paste."""
+        self._run("set-buffer", text)
+        self._run("paste-buffer", "-p", "-t", "console")
+
+    def resize(self, cells: int, rows: int) -> None:
+        self._run("resize-window", "-t", "console", "-x", str(cells), "-y", str(rows))
+
     async def escape(self) -> None:
         """As a person types it: what follows at once would be a key with alt."""
         self.keys("Escape")
@@ -120,13 +132,38 @@ async def test_a_console_in_a_terminal_lives_through_the_kill_of_the_leader(
     data = tmp_path / "d"
     async with crawling(data) as leader:
         terminal.open([*ZCRAWL, "console", "--data", str(data)])
-        await terminal.shows(lambda text: "● live" in text and "pages/s" in text and "shop" in text)
+        await terminal.shows(
+            lambda text: "● live" in text and "Why not faster" in text and "shop" in text
+        )
         terminal.keys("3")
         await terminal.shows("Progress")
         terminal.keys("h")
-        await terminal.shows(f"zcrawl pause 1 --run 1 --data {data}  →  run 1: paused")
+        await terminal.shows("job shop (1), run 1, running")
+        terminal.keys("y")
+        await terminal.shows(" paused ")
         terminal.keys("g")
-        await terminal.shows("run 1: running")
+        await terminal.shows("Continue a paused run.")
+        terminal.keys("Enter")
+        await terminal.shows(" running ")
+
+        terminal.burst(":hosts\r")  # it paused the job, once
+        await terminal.shows("Robots")
+        terminal.burst("3/rust\r")  # it ran a retry, once
+        await terminal.shows("filter: rust")
+        await terminal.escape()
+        terminal.paste("xydyhy")
+        await asyncio.sleep(1.0)
+        assert "?" not in terminal.screen().partition("Progress")[2].partition("? help")[0]
+        terminal.resize(80, 24)
+        await terminal.shows(lambda text: "ETA" in text and len(text.splitlines()) <= 24)
+        terminal.resize(160, 36)
+        await terminal.shows("Progress")
+        terminal.keys("/")
+        await terminal.shows("filter (")
+        terminal.paste("shop")
+        terminal.keys("Enter")
+        await terminal.shows("filter: shop")
+        await terminal.escape()
         terminal.keys("1")
 
         leader.kill()
@@ -134,8 +171,9 @@ async def test_a_console_in_a_terminal_lives_through_the_kill_of_the_leader(
         await terminal.shows(lambda text: "○ lost" in text and "no cluster runs in" in text)
         again = up(data)
         try:
-            text = await terminal.shows(lambda text: "● live" in text and "epoch 2" in text)
-            assert "new_leader" in text
+            await terminal.shows(lambda text: "● live" in text and "epoch 2" in text)
+            terminal.keys("8")
+            await terminal.shows("leads in epoch 2")
             terminal.keys("q")
             await terminal.shows(lambda text: "Pane is dead" in text or "● live" not in text)
         finally:
@@ -151,7 +189,7 @@ async def test_a_small_terminal_has_all_pages_and_survives_all_keys(
     async with crawling(data):
         terminal.open([*ZCRAWL, "console", "--readonly", "--data", str(data)], 80, 24)
         await terminal.shows("● live")
-        heads = ("pages/s", "Memory", "Done", "Unacked", "Why it waits", "Reason", "What")
+        heads = ("Why not faster", "Memory", "ETA", "Waiting", "Host", "Reason", "What")
         for key, head in zip("1234567", heads, strict=True):
             terminal.keys(key)
             await terminal.shows(head)
@@ -164,9 +202,9 @@ async def test_a_small_terminal_has_all_pages_and_survives_all_keys(
         assert "worker_joined" not in text
         await terminal.escape()
         terminal.keys("9")
-        await terminal.shows("Pages a second")
+        await terminal.shows("Pages per second")
         terminal.keys("?")
-        await terminal.shows("more lines")
+        await terminal.shows("Focus Next")
         await terminal.escape()
         typed = "3 hgxrdtjkmay!§$%&/()=?{[]}pPJNSZ"
         for key in (*typed, "Escape", "Tab", "BSpace", "F5", "C-a", "End", "PageUp", "Left"):
@@ -190,12 +228,14 @@ def test_a_console_follows_a_cluster_from_leader_to_leader(
         asyncio.run(terminal.shows(f"leader {leader.name}"))
         leader.kill()
         asyncio.run(terminal.shows(f"{leader.name} is silent; listening to"))
-        text = asyncio.run(terminal.shows(lambda text: "● live" in text and "new_leader" in text))
-        assert f"leader {leader.name}" not in text.splitlines()[0]
+        lead = asyncio.run(
+            terminal.shows(lambda text: "● live" in text and "leads in epoch" in text)
+        )
+        assert f"leader {leader.name}" not in lead.splitlines()[0]
         terminal.keys("8")
         asyncio.run(terminal.shows(lambda text: " follows " in text and "in epoch" in text))
         terminal.keys("5")
-        asyncio.run(terminal.shows("pace: 5/s"))
+        asyncio.run(terminal.shows("5/s"))
         terminal.keys("2", "l")
         asyncio.run(terminal.shows("zcrawl step-down"))
         epoch = made.epoch()
@@ -226,7 +266,7 @@ async def test_a_page_is_printed_for_scripts(tmp_path: Path) -> None:
             assert done.returncode == 0, done
             assert expected in done.stdout, done
             assert "\x1b" not in done.stdout
-            assert len(done.stdout.splitlines()) == 30
+            assert len(done.stdout.splitlines()) > 10
 
 
 async def test_a_browser_gets_the_console_over_a_socket(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ def test_commands_say_that_no_worker_is_there_and_that_the_database_is_away(
         made.wait_ready(0)
         config = ("--config", "client.toml")
         with Waiting(tmp_path, "submit", "job.toml", "--wait", *config) as waiting:
-            waiting.says("no worker is here")
-            assert "no worker is here" in zcrawl("job", "a", *config, folder=tmp_path).stdout
+            waiting.says("no worker takes work")
+            assert "no worker takes work" in zcrawl("job", "a", *config, folder=tmp_path).stdout
             made.add_worker("w1")
             waiting.says("outside the hours of its job")
             to_mysql.refuse()

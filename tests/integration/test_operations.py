@@ -200,7 +200,7 @@ def test_failed_urls_are_retried_when_the_server_has_recovered(
         assert (first["pages"], first["failed"]) == (1, 2)
         broken = False
         reply = zcrawl("retry", "m")
-        assert "2 URLs are tried again" in reply.stderr
+        assert "2 URLs queued again" in reply.stderr
         view = zcrawl.until_job("m", "state", "completed")
     assert (view["pages"], view["failed"], view["failed_reasons"]) == (3, 1, {"http_404": 1})
     assert web.hits("/status/200?good") == 1
@@ -216,11 +216,11 @@ def test_nodes_are_shown_and_drained(web: MisbehavingWeb, zcrawl: Operator) -> N
         reply = zcrawl.ok("nodes")
         assert {row["id"] for row in reply["workers"]} == {"w1", "w2"}
         zcrawl.ok("submit", web.url("/good/60/0"), "--rate", 30, "--name", "g")
-        assert zcrawl.ok("drain", "w1")["state"] == "draining"
+        assert zcrawl.ok("drain", "w1")["state"] in ("draining", "drained")
         view = zcrawl.until_job("g", "state", "completed")
         assert (view["pages"], view["failed"]) == (60, 0)
         states = {row["id"]: row["state"] for row in zcrawl.ok("nodes")["workers"]}
-        assert states["w1"] == "draining"
+        assert states["w1"] == "drained"
         assert states["w2"] in ("idle", "busy")
         assert "drained: w1" in zcrawl("nodes").stderr
         assert len(children(process.pid)) == 2

@@ -208,6 +208,9 @@ class RosterMachine(RuleBasedStateMachine):
                 assert not info.drained
             if info.state is S.DRAINING:
                 assert info.draining or info.drained
+            if info.state is S.DRAINED:
+                assert info.drained
+                assert not info.leases
             if info.deaf:
                 assert not info.usable
 

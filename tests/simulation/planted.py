@@ -16,15 +16,17 @@ from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Hearing
 from zcrawl.master import leader, takeover
 from zcrawl.master.commits import Batch, Commits
+from zcrawl.master.history_keeper import HistoryKeeper
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.takeover import EpochHints
 from zcrawl.mesh.messages import Header
+from zcrawl.model.history import row_starts
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.states import Disposition, RequestState
 from zcrawl.result.plan import ResultPlanner
-from zcrawl.store.commands import AdvanceOutput
+from zcrawl.store.commands import AdvanceOutput, Done, SaveHistory
 from zcrawl.testing.outputs import SimDisk, SimSink
-from zcrawl.testing.store import commands, redirects, store
+from zcrawl.testing.store import commands, history, redirects, store
 from zcrawl.worker.machine import WorkerMachine
 
 
@@ -234,7 +236,33 @@ def sleep_while_owners_are_stored() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def save_the_history_again_when_it_may_be_stored() -> Iterator[None]:
+    """An entry whose commit has an unknown outcome is written once more."""
+
+    def eager(self: HistoryKeeper, command: SaveHistory, error: Exception) -> None:
+        self._saving, self._left = False, command.entry
+
+    with mock.patch.object(HistoryKeeper, "failed", eager):
+        yield
+
+
+@contextlib.contextmanager
+def replace_a_row_of_the_history() -> Iterator[None]:
+    """The newest part of a minute takes the place of those that an earlier leader wrote."""
+    save = history.save_history
+
+    def careless(tables: Any, command: SaveHistory) -> Done:
+        for row in row_starts(command.at):
+            tables.history.pop(row, None)
+        return save(tables, command)
+
+    with mock.patch.object(history, "save_history", careless):
+        yield
+
+
 ALL = (
+    replace_a_row_of_the_history,
     sleep_while_owners_are_stored,
     drop_the_duplicate_check,
     ack_before_commit,

@@ -184,7 +184,7 @@ class CrawlRun:
             run.in_flight for run in self._cluster.snapshot().runs if run.run in self._runs
         )
         again = "" if self._reader_left else "; press Ctrl-C again to stop now"
-        self._display.note(f"finishing {in_flight} requests in flight{again}")
+        self._display.note(f"finishing {output.plural(in_flight, 'request')} in flight{again}")
         submission = self._plan.submission
         if submission is not None and submission.more:
             for run in self._runs:

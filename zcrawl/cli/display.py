@@ -41,6 +41,9 @@ class Totals(msgspec.Struct, frozen=True):
     skipped: int = 0
     queued: int = 0
     in_flight: int = 0
+    fetching: int = 0
+    waiting: int = 0
+    uncommitted: int = 0
     bytes: int = 0
 
 
@@ -48,6 +51,26 @@ def totals(snapshot: EmbeddedSnapshot, runs: Collection[int]) -> Totals:
     views = [run for run in snapshot.runs if run.run in runs]
     names = Totals.__struct_fields__
     return Totals(**{name: sum(getattr(run, name) for run in views) for name in names})
+
+
+def share(snapshot: EmbeddedSnapshot, runs: Collection[int]) -> float:
+    """The progress of some runs together, 0 to 1: each counts by its admitted requests."""
+    views = [run for run in snapshot.runs if run.run in runs]
+    admitted = sum(run.admitted for run in views)
+    return sum(run.share * run.admitted for run in views) / admitted if admitted else 0.0
+
+
+def progress(snapshot: EmbeddedSnapshot, runs: Collection[int], meter: RateMeter) -> str:
+    """`40 %, ETA 3:20`: the ETA at the present rate, if there is one."""
+    left = sum(run.left for run in snapshot.runs if run.run in runs and not run.ended)
+    rate = meter.rate()
+    eta = f", ETA {output.clock(left / rate)}" if rate > 0 and left else ""
+    return f"{share(snapshot, runs) * 100:.0f} %{eta}"
+
+
+def limit(snapshot: EmbeddedSnapshot, runs: Collection[int]) -> str:
+    """The first reason why the crawl is not faster; empty if nothing limits it."""
+    return next((run.why for run in snapshot.runs if run.run in runs and run.why), "")
 
 
 def tally(counts_by_run: Mapping[str, Mapping[str, int]], runs: Collection[int]) -> dict[str, int]:
@@ -155,10 +178,14 @@ class LineDisplay(Silent):
 def line(snapshot: EmbeddedSnapshot, runs: Collection[int], meter: RateMeter) -> str:
     sums = totals(snapshot, runs)
     text = (
-        f"{sums.pages} pages, {meter.rate():.1f}/s, {sums.queued} queued, "
-        f"{sums.in_flight} in flight, {sums.failed} failed, {sums.skipped} skipped"
+        f"{progress(snapshot, runs, meter)}, {output.plural(sums.pages, 'page')}, "
+        f"{meter.rate():.1f}/s, {sums.queued} queued, {sums.fetching} fetching, "
+        f"{sums.waiting} waiting, {sums.uncommitted} uncommitted, {sums.failed} failed, "
+        f"{sums.skipped} skipped"
     )
-    notes = [note for note in (waiting(snapshot), trouble(snapshot)) if note]
+    reason = limit(snapshot, runs)
+    slow = f"not faster because of {reason}" if reason else ""
+    notes = [note for note in (waiting(snapshot) or slow, trouble(snapshot)) if note]
     return "; ".join((text, *notes))
 
 
@@ -244,11 +271,19 @@ def draw(snapshot: EmbeddedSnapshot, runs: Collection[int], meter: RateMeter) ->
     facts.add_column(style="dim")
     facts.add_column()
     facts.add_row("crawl", Text(shown(", ".join(names)), style="bold"))
-    facts.add_row("pages", f"{sums.pages:,}   {output.size(sums.bytes)}   {sums.items:,} items")
+    facts.add_row("progress", Text(progress(snapshot, runs, meter)))
+    items = output.plural(sums.items, "item")
+    facts.add_row("pages", f"{sums.pages:,}   {output.size(sums.bytes)}   {items}")
     facts.add_row("rate", Text(f"{meter.rate():,.1f}/s  {sparkline(meter.samples())}"))
     pause = waiting(snapshot)
-    queue = f"{sums.queued:,} queued   {sums.in_flight:,} in flight"
+    queue = (
+        f"{sums.queued:,} queued   {sums.fetching:,} fetching   {sums.waiting:,} waiting   "
+        f"{sums.uncommitted:,} uncommitted"
+    )
     facts.add_row("queue", Text(shown(f"{queue}   {pause}" if pause else queue)))
+    reason = limit(snapshot, runs)
+    if reason:
+        facts.add_row("limit", Text(shown(reason)))
     statuses = tally(snapshot.statuses, runs)
     if statuses:
         facts.add_row("status", Text(shown(output.counts(statuses))))
@@ -267,7 +302,7 @@ def _workers(workers: Sequence[WorkerView]) -> RenderableType:
     from rich.text import Text
 
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("worker", "state", "running", "waiting", "rate", "memory", "lag"):
+    for name in ("worker", "state", "fetching", "waiting", "rate", "cpu", "memory", "lag"):
         side: Literal["left", "right"] = "left" if name in ("worker", "state") else "right"
         table.add_column(name, justify=side, no_wrap=True)
     for worker in workers[:MAX_WORKERS]:
@@ -277,6 +312,7 @@ def _workers(workers: Sequence[WorkerView]) -> RenderableType:
             f"{worker.running}/{worker.slots}",
             str(worker.waiting),
             f"{worker.rate:.0f}/s",
+            "" if worker.cpu_percent is None else f"{worker.cpu_percent:.0f} %",
             output.size(worker.rss_bytes),
             f"{worker.lag_ms:.0f} ms",
         )

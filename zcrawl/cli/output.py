@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TextIO
 
 import msgspec
@@ -114,29 +114,39 @@ def _encodable(text: str, stream: TextIO) -> str:
     return text
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under headings: a rich table on a terminal, else columns that `awk` can read."""
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], right: Collection[str] = ()
+) -> None:
+    """Print rows under headings: a rich table on a terminal, else columns that `awk` can read.
+
+    Columns in `right` are aligned to the right.
+    """
     cells = [[shown(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _rich_table(columns, cells)
+        _rich_table(columns, cells, right)
         return
     widths = [
         max(len(name), *(len(row[n]) for row in cells)) if cells else len(name)
         for n, name in enumerate(columns)
     ]
     for row in ([*columns], *cells):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        data(line.rstrip())
+        aligned = [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for cell, width, name in zip(row, widths, columns, strict=True)
+        ]
+        data("  ".join(aligned).rstrip())
 
 
-def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+def _rich_table(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], right: Collection[str]
+) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     drawn = Table(box=None, header_style="bold", pad_edge=False)
     for name in columns:
-        drawn.add_column(name, overflow="fold")
+        drawn.add_column(name, overflow="fold", justify="right" if name in right else "left")
     for row in cells:
         drawn.add_row(*(Text(cell) for cell in row))
     Console().print(drawn)
@@ -174,6 +184,18 @@ def size(number: float) -> str:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
         number /= 1000
     raise AssertionError("unreachable: the last unit takes every number")
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a count with its noun: `1 page`, `2 pages`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def clock(number: float) -> str:
+    """Return a duration without spaces, for columns: `0:45`, `3:20`, `2:05:00`."""
+    minutes, rest = divmod(round(number), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def seconds(number: float) -> str:

@@ -42,6 +42,7 @@ class Leases:
         self.by_worker: dict[ProcessName, dict[int, Lease]] = {}  # process name → seq → lease
         self.by_run: dict[int, int] = {}
         self.by_lane: dict[tuple[int, int], int] = {}  # (run, host) → leases
+        self.received_by_lane: dict[tuple[int, int], int] = {}  # those whose result is here
         self._next_n = 1
 
     def next_n(self) -> int:
@@ -82,6 +83,9 @@ class Leases:
             lease.received = True
             lease.worker.leases -= 1
             lease.worker.ahead -= lease.ahead
+            lease.worker.uncommitted += 1
+            lane = (lease.row.run, lease.row.host)
+            self.received_by_lane[lane] = self.received_by_lane.get(lane, 0) + 1
             self._end_trial(lease)
 
     def close(self, seq: int) -> Lease | None:
@@ -100,7 +104,12 @@ class Leases:
         self.by_lane[lane] -= 1
         if not self.by_lane[lane]:
             del self.by_lane[lane]
-        if not lease.received:
+        if lease.received:
+            lease.worker.uncommitted -= 1
+            self.received_by_lane[lane] -= 1
+            if not self.received_by_lane[lane]:
+                del self.received_by_lane[lane]
+        else:
             lease.worker.leases -= 1
             lease.worker.ahead -= lease.ahead
         self._end_trial(lease)
@@ -134,17 +143,23 @@ class Leases:
         """Return the leases that a heartbeat proves lost.
 
         The ASSIGN arrived or is long overdue, the worker does not hold the request, and all its
-        results are here. `held` maps what the worker holds to whether it has started.
+        results are here. `held` maps what the worker holds to whether it has started. The worker
+        keeps how many requests of each lane it is fetching, for displays.
         """
         lost = []
+        fetching: dict[tuple[int, int], int] = {}
         for lease in self.by_worker.get(worker.name, {}).values():
             started = held.get(lease.token)
             if started and lease.started_at is None:
                 lease.started_at = now
+            if started and not lease.received:
+                lane = (lease.row.run, lease.row.host)
+                fetching[lane] = fetching.get(lane, 0) + 1
             if lease.received or started is not None or not all_received:
                 continue
             if lease.number <= assigned or now - lease.sent_at > patience_s:
                 lost.append(lease)
+        worker.fetching = fetching
         return lost
 
     def extend_by_pause(self, worker: WorkerInfo, gap_s: float) -> None:
@@ -174,3 +189,5 @@ class Leases:
                 )
         assert sum(self.by_run.values()) == len(self.by_seq)
         assert sum(self.by_lane.values()) == len(self.by_seq)
+        received = sum(lease.received for lease in self.by_seq.values())
+        assert sum(self.received_by_lane.values()) == received, "received leases are counted"

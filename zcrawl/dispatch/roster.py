@@ -134,6 +134,8 @@ class Hearing(msgspec.Struct):
         )
 
 
+# The states of a worker that is heard and works, or would.
+_HEARD = (NodeState.IDLE, NodeState.BUSY, NodeState.DRAINING, NodeState.DRAINED)
 FORGET_AFTER_S = 600.0  # lost and offline workers are removed after this time
 PREFETCH_FACTOR = 1.25
 PREFETCH_S = 0.25  # of the measured rate
@@ -164,6 +166,10 @@ class WorkerInfo(msgspec.Struct):
     drained: bool = False  # a person drained it; stored, and no work until it is undrained
     life: int = 0  # number of the supervisor's life
     leases: int = 0  # open: assigned, result not received
+    uncommitted: int = 0  # leases whose result is received and not committed
+    fetching: dict[tuple[int, int], int] = msgspec.field(
+        default_factory=dict
+    )  # (run, host) → requests that it had started, by its last heartbeat
     unstarted: set[tuple[int, int]] = msgspec.field(
         default_factory=set
     )  # lease tokens, by its last heartbeat
@@ -362,15 +368,17 @@ class Roster:
 
     def _settle_state(self, info: WorkerInfo) -> None:
         """Set the state of a worker that is heard."""
-        if info.draining or info.drained:
+        if info.draining or (info.drained and info.leases):
             info.state = NodeState.DRAINING
+        elif info.drained:
+            info.state = NodeState.DRAINED
         else:
             info.state = NodeState.BUSY if info.leases else NodeState.IDLE
 
     def set_drained(self, info: WorkerInfo, drained: bool) -> None:
         """Store that a person drained or undrained the worker."""
         info.drained = drained
-        if info.state in (NodeState.IDLE, NodeState.BUSY, NodeState.DRAINING):
+        if info.state in _HEARD:
             self._settle_state(info)
 
     def leave(self, info: WorkerInfo) -> None:

@@ -6,8 +6,7 @@ this module describes it in words. Everything here only reads.
 
 from __future__ import annotations
 
-import itertools
-from typing import Final, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
 from zcrawl.dispatch.gates import Gate
 from zcrawl.dispatch.host_state import HostState
@@ -37,8 +36,6 @@ from zcrawl.model.reasons.waiting import (
     THROTTLED,
     WORKER_FULL,
 )
-
-SAMPLED_HOSTS: Final = 2_000
 
 
 class HostQueue(NamedTuple):
@@ -89,53 +86,58 @@ def why(host: HostState, queue: HostQueue, planner: Planner, now: float) -> Why:
     """Explain what the host waits for: the gate, or no work, or a paused run."""
     held = sum(part.held for part in host.parts.values())
     if queue.total == 0:
-        return Why(FETCHING, f"{held} in flight, none waiting") if held else Why(IDLE, "no work")
+        return Why(FETCHING, "fetching, nothing queued") if held else Why(IDLE, "nothing queued")
     its_runs = [active for run in host.runs if (active := planner.runs.get(run)) is not None]
     if not any(active.dispatches for active in its_runs):
         waits = next((active.waits for active in its_runs if active.waits), "")
         code, _, text = waits.partition(": ")
-        return Why(code, text) if waits else Why(PAUSED, "its jobs are paused")
+        return Why(code, text) if waits else Why(PAUSED, "job paused")
     match planner.gates.gate(host, now):
         case Gate.STORING:
-            return Why(STORING, "the database is storing its new owner")
+            return Why(STORING, "owner is being stored in the database")
         case Gate.NO_ROWS if queue.beyond == 0:
-            return Why(RETRY, f"waits for a retry, {_next_retry(host, planner, now):.0f} s")
+            return Why(RETRY, f"retry in {_next_retry(host, planner, now):.0f} s")
         case Gate.NO_ROWS:
-            return Why(LOADING, "its queue is being read from the database")
+            return Why(LOADING, "queue is being read from the database")
         case Gate.INHERITED:
             owners = ", ".join(sorted(worker_of(name) for name in host.inherited))
             left = host.inherited_until - now
-            return Why(
-                INHERITED, f"its last owner {owners} may still fetch it; {left:.0f} s at most"
-            )
+            return Why(INHERITED, f"last owner {owners} may still fetch it, {left:.0f} s at most")
         case Gate.ENDING:
             reasons = ", ".join(sorted(set(host.verdicts.values())))
-            return Why(ENDING, f"its queued URLs end without a request: {reasons}")
+            return Why(ENDING, f"queued URLs end without a request: {reasons}")
         case Gate.HOURS:
             minutes = planner.gates.closed_s(host, now) / 60
-            return Why(HOURS, f"outside the hours of its job; {minutes:.0f} min more")
+            return Why(HOURS, f"outside the hours of its job, {minutes:.0f} min more")
         case Gate.PACE:
             return _pace(host, now)
         case Gate.SHARED:
             return _shared(host, planner, now)
         case Gate.NO_OWNER if host.clan is not None and host.id in host.clan.refused:
-            return Why(MOVING, "another worker still owns hosts that share its limits")
+            return Why(MOVING, "another worker still has hosts that share its limits")
         case Gate.NO_OWNER:
-            return Why(NO_WORKER, "no worker owns it now")
+            return _no_owner(planner)
         case (Gate.CREDIT | Gate.ROOM) as gate:
             if _is_held_by_pace(host, now):
                 return _pace(host, now)
             if gate is Gate.CREDIT:
-                return Why(WORKER_FULL, "its worker has no credit left")
-            return Why(CONCURRENCY, f"{held} in flight, {host.demand.concurrency} at a time")
+                return Why(WORKER_FULL, "worker full")
+            return Why(CONCURRENCY, f"concurrency limit reached: {host.demand.concurrency}")
         case Gate.TRIAL:
-            return Why(SUSPECTS, "URLs that may have crashed a worker wait for one to try them")
+            return Why(SUSPECTS, "URLs that may crash a worker wait for a trial")
         case Gate.RUNS:
             return _runs(host, planner)
         case Gate.OPEN:
-            return Why(DUE, "is sent now")
+            return Why(DUE, "sending")
         case other:
             assert_never(other)
+
+
+def _no_owner(planner: Planner) -> Why:
+    """Explain why no worker has the host: only without workers a person has to start some."""
+    if not any(info.usable for info in planner.roster.workers.values()):
+        return Why(NO_WORKER, "no worker takes work")
+    return Why(STORING, "being given to a worker")
 
 
 def _next_retry(host: HostState, planner: Planner, now: float) -> float:
@@ -167,22 +169,23 @@ def _pace(host: HostState, now: float) -> Why:
     manner = host.manner
     if manner is not None and manner.opens:
         times = f"{manner.failures} failures in a row"
-        return Why(AWAY, f"it does not answer, {times}; next attempt in {next_s:.0f} s")
+        return Why(AWAY, f"host down, retry in {next_s:.0f} s ({times})")
     if manner is not None and manner.slow_s > host.demand.interval_s:
-        every = f"every {manner.slow_s:.3g} s"
-        return Why(THROTTLED, f"it asked for a slower pace: {every}; next in {next_s:.1f} s")
+        every = f"one request every {manner.slow_s:.3g} s"
+        return Why(THROTTLED, f"throttled (429, 503 or slow): {every}, next in {next_s:.1f} s")
     if host.crawl_delay_s >= interval_s > 0:
-        return Why(CRAWL_DELAY, f"robots.txt: every {interval_s:g} s; next in {next_s:.1f} s")
-    return Why(PACE, f"pace: {_per_second(interval_s)}; next in {next_s:.1f} s")
+        delay = f"crawl delay of robots.txt: {interval_s:g} s"
+        return Why(CRAWL_DELAY, f"{delay}, next in {next_s:.1f} s")
+    return Why(PACE, f"rate limit: {per_second(interval_s)}, next in {next_s:.1f} s")
 
 
 def _shared(host: HostState, planner: Planner, now: float) -> Why:
     """Explain the wait for a limit that the host shares with others."""
     group = planner.groups.obstacle(host, now)
     assert group is not None
-    pace, at_a_time = _per_second(group.pace.interval_s), group.concurrency or "any number"
-    line = f"{len(group.waiting)} hosts in line"
-    return Why(SHARED, f"{group.key}: {pace}, {at_a_time} at a time; {line}")
+    pace, most = per_second(group.pace.interval_s), group.concurrency or "unlimited"
+    line = f"{len(group.waiting)} hosts wait for it"
+    return Why(SHARED, f"shared limit of {group.key}: {pace}, concurrency {most}; {line}")
 
 
 def _runs(host: HostState, planner: Planner) -> Why:
@@ -194,25 +197,12 @@ def _runs(host: HostState, planner: Planner) -> Why:
         if (active_run := planner.runs.get(run)) is not None and active_run.dispatches
     ]
     if not may:
-        return Why(PAUSED, "the jobs that have URLs here are paused")
+        return Why(PAUSED, "job paused")
     workers = [planner.roster.workers.get(worker_of(name)) for name in host.parts]
     if all(worker is None or not worker.lacks.keys().isdisjoint(may) for worker in workers):
-        return Why(NO_WORKER, "its worker lacks what the job needs")
-    return Why(PAGES_IN_FLIGHT, "all pages that its job may still fetch are in flight")
+        return Why(NO_WORKER, "no worker has what the job needs")
+    return Why(PAGES_IN_FLIGHT, "page limit: the last pages are in flight")
 
 
-def _per_second(interval_s: float) -> str:
+def per_second(interval_s: float) -> str:
     return f"{1 / interval_s:.3g}/s" if interval_s > 0 else "unlimited"
-
-
-def why_counts(planner: Planner, now: float) -> dict[str, tuple[int, int]]:
-    """Count hosts and queued requests by code; estimated when there are many hosts."""
-    counts: dict[str, tuple[int, int]] = {}
-    step = max(1, len(planner.hosts) // SAMPLED_HOSTS)
-    for host in itertools.islice(planner.hosts.values(), 0, None, step):
-        queue = host_queue(host, planner.frontier)
-        if queue.total:
-            code = why(host, queue, planner, now).code
-            hosts, waiting = counts.get(code, (0, 0))
-            counts[code] = (hosts + step, waiting + queue.total * step)
-    return counts

@@ -7,15 +7,17 @@ nothing is compared.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.master.events import CatalogueSeen, NodeEntry
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.model.snapshot import MasterView
+from zcrawl.model.snapshot import DOWN, FOLLOWER, LEADER, SILENT, MasterView
 from zcrawl.model.vitals import Vitals
+
+SILENT_S: Final = 5.0  # a master reports once a second
 
 
 class Catalogue:
@@ -61,7 +63,7 @@ class Catalogue:
         return tuple(
             MasterView(
                 id=entry.id,
-                role="leader" if entry.id == leader else "follower",
+                role=self._role(entry, leader, now),
                 healthy=entry.healthy,
                 detail=entry.detail,
                 control=entry.endpoints.control if entry.endpoints is not None else "",
@@ -73,16 +75,30 @@ class Catalogue:
             for entry in sorted(self.masters, key=lambda entry: entry.id)
         )
 
+    def _role(self, entry: NodeEntry, leader: str, now: float) -> str:
+        """Return what a master does: one that is dead does not follow."""
+        if entry.id == leader:
+            return LEADER
+        if not entry.healthy:
+            return DOWN
+        report = self._vitals.get(entry.id)
+        return SILENT if report is not None and now - report[1] > SILENT_S else FOLLOWER
+
     def _vitals_view(self, master: str, now: float) -> dict[str, Any]:
         """Return the vitals of a master; nothing if it sent none, because a zero would look
-        real."""
+        real. Old ones are left out, because they would look like those of now."""
         if master not in self._vitals:
             return {}
         vitals, at = self._vitals[master]
+        silence = {"heard_s_ago": round(now - at, 1)}
+        if now - at > SILENT_S:
+            return silence
+        cpu = {} if vitals.cpu_percent is None else {"cpu_percent": round(vitals.cpu_percent, 1)}
         return {
             "rss_bytes": vitals.rss_bytes,
             "lag_ms": round(vitals.lag_ms, 1),
-            "heard_s_ago": round(now - at, 1),
+            **cpu,
+            **silence,
         }
 
     def differences(self, mesh: Iterable[WorkerInfo]) -> list[dict[str, str]]:

@@ -137,7 +137,7 @@ class Commits:
         changes = [self._plan(received, offset, now, effects) for received in results]
         for change in changes:
             if change.reason == BAD_RESULT:
-                effects.append(Note(BAD_RESULT, str(change.seq)))
+                effects.append(Note(BAD_RESULT, f"result of request {change.seq} is not usable"))
         self._execute(Batch(results, changes), now, effects)
 
     def _plan(
@@ -234,7 +234,8 @@ class Commits:
                 detail=change.detail,
             )
         elif change.page is not None and isinstance(received.result, Result):
-            self._state.watch.page(change.run, change.page, received.result.depth)
+            result = received.result
+            self._state.watch.page(change.run, result.host, change.page, result.depth)
 
     def _note_postponed(self, received: Received, change: Change) -> None:
         """Keep the reason of a postponed page for people, because it may repeat for long."""
@@ -282,7 +283,7 @@ class Commits:
             return
         if change == buried:  # its end cannot be stored either: only advance the watermark
             buried = msgspec.structs.replace(buried, state=None, dropped=True)
-        effects.append(Note(BAD_RESULT, str(culprit.seq)))
+        effects.append(Note(BAD_RESULT, f"result of request {culprit.seq} cannot be stored"))
         self._execute(Batch([culprit], [buried]), now, effects)
 
     def reload(self, now: float, effects: MasterEffects) -> None:

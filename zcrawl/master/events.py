@@ -88,6 +88,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     rss_bytes: int
     lag_ms: float  # the longest delay of its event loop
+    cpu_percent: float | None = None  # of one core
 
 
 class LinesLogged(msgspec.Struct, frozen=True):

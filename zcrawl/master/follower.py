@@ -84,8 +84,8 @@ class Follower:
                     refuse(pending, error, effects)
             case LinesLogged(lines):
                 effects.append(Publish(lines))  # the leader passes them on to consoles
-            case Measured(rss_bytes, lag_ms):
-                vitals = Vitals(rss_bytes, lag_ms)
+            case Measured(rss_bytes, lag_ms, cpu_percent):
+                vitals = Vitals(rss_bytes, lag_ms, cpu_percent)
                 self._catalogue.hear(self.me, vitals, now)
                 effects.append(Publish(vitals))  # for the displays of the leader
             case MasterTicked():

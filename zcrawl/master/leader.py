@@ -34,6 +34,7 @@ from zcrawl.master.events import (
     QueryFailed,
     StepDown,
 )
+from zcrawl.master.history_keeper import HistoryKeeper
 from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.master.membership import Membership
 from zcrawl.master.overdue import OverdueLeases
@@ -67,6 +68,7 @@ from zcrawl.model.log_event import (
 )
 from zcrawl.model.rows import Refilled
 from zcrawl.model.snapshot import ClusterSnapshot
+from zcrawl.model.states import RunState
 from zcrawl.model.vitals import Vitals
 from zcrawl.store.commands import (
     AddSeeds,
@@ -87,6 +89,7 @@ from zcrawl.store.commands import (
     Reload,
     RetryDead,
     RunChanged,
+    SaveHistory,
     SetDrain,
     SetWish,
     SubmitJob,
@@ -94,7 +97,15 @@ from zcrawl.store.commands import (
     Swept,
     TuneRun,
 )
-from zcrawl.store.queries import KnownPages, ReadEpoch, ReadKnown, Refill, StoredEpoch
+from zcrawl.store.queries import (
+    FailureGroupRows,
+    KnownPages,
+    ReadEpoch,
+    ReadFailureGroups,
+    ReadKnown,
+    Refill,
+    StoredEpoch,
+)
 
 
 def assignment_messages(state: LeaderState, sending: WorkerBatch, now: float) -> MasterEffects:
@@ -157,6 +168,7 @@ class Leader:
         self.recall = Recall(self.state)
         self.refusals = Refusals(self.state)
         self.pruning = Pruning(self.state, now)
+        self.history = HistoryKeeper(self.state, now)
         self._beat_at = now
         self._lease_until = 0.0
         self._lease_wanted_since = now
@@ -200,6 +212,8 @@ class Leader:
                     self._on_refilled(outcome, tag, now)
                 elif isinstance(query, ReadKnown) and isinstance(outcome, KnownPages):
                     self.recall.read_done(query, tag, outcome, now, effects)
+                elif isinstance(query, ReadFailureGroups) and isinstance(outcome, FailureGroupRows):
+                    self.state.watch.failures.read_done(query, outcome, now)
                 elif isinstance(outcome, StoredEpoch):
                     self._hints.answered(outcome, effects)
                 else:
@@ -212,13 +226,16 @@ class Leader:
                         self.state.frontier.refill_failed(query.lanes)
                 elif isinstance(query, ReadKnown):
                     self.recall.read_failed(tag, error, now, effects)
+                elif isinstance(query, ReadFailureGroups):
+                    self.state.watch.failures.read_failed(now)
                 elif isinstance(query, ReadEpoch):
                     self._hints.failed(error, effects)
                 else:
                     self.desk.answer_failed(tag, error, effects)
-            case Measured(rss_bytes, lag_ms):
+            case Measured(rss_bytes, lag_ms, cpu_percent):
                 self.state.process_measured(event)
-                self.state.catalogue.hear(self.state.me, Vitals(rss_bytes, lag_ms), now)
+                vitals = Vitals(rss_bytes, lag_ms, cpu_percent)
+                self.state.catalogue.hear(self.state.me, vitals, now)
             case LinesLogged(lines):
                 self.state.watch.add_lines(self.state.me, lines, self.state.utc(now), effects)
             case MasterTicked():
@@ -315,8 +332,11 @@ class Leader:
                 state.forget_withheld(command.seq)
                 if outcome.row is not None:
                     state.put_run(outcome.row, now, effects)
+                    state.watch.failures.run_changed(outcome.row.id)
             case Forget(), Forgotten():
                 self.pruning.done(command, outcome, now)
+            case SaveHistory(), _:
+                self.history.saved()
             case ChangeRun(request=request), RunChanged() if request == REQUEST:
                 if outcome.row is not None:
                     state.put_run(outcome.row, now, effects)
@@ -324,9 +344,21 @@ class Leader:
                 if self.recall.admitted(outcome, now, effects):
                     self.commits.reload(now, effects)
             case _:
+                self._failures_changed(command)
                 self._uncertain.discard(request_of(command))
                 if self.desk.done(command, outcome, now, effects):
                     self.commits.reload(now, effects)
+
+    def _failures_changed(self, command: Command) -> None:
+        """Keep the groups of failed requests true, for displays."""
+        failures = self.state.watch.failures
+        match command:
+            case RetryDead(run=run):
+                failures.run_changed(run)
+            case ChangeRun(run=run, state=RunState.DELETED, others=others):
+                failures.forget((run, *others))
+            case _:
+                pass
 
     def _on_failed(
         self, command: Command, error: StoreError, now: float, effects: MasterEffects
@@ -342,6 +374,8 @@ class Leader:
                 self._repeat(command, now)
             case SetDrain(client_action=None):
                 self._repeat(command, now)
+            case SaveHistory():
+                self.history.failed(command, error)
             case (
                 SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()
             ) | SetWish():
@@ -393,6 +427,8 @@ class Leader:
         self.recall.tick(now, effects)
         self.refusals.tick(now, effects)
         self.pruning.tick(now, effects)
+        self.history.tick(now, effects)
+        self.state.watch.failures.tick(now, effects)
         due = [command for moment, command in self._again if moment <= now]
         if due:
             self._again = [entry for entry in self._again if entry[0] > now]
@@ -400,14 +436,12 @@ class Leader:
         if now >= self._snapshot_at:
             self._snapshot_at = now + SNAPSHOT_S
             runs, by_run = self.state.runs.active, self.state.leases.by_run
-            pending = sum(active_run.row.counters.pending for active_run in runs.values())
-            leased = len(self.state.leases.by_seq)
             lengths = (
                 (n, active_run.row.counters.pending - by_run.get(n, 0))
                 for n, active_run in runs.items()
             )
             self.state.watch.trends.sample(now, lengths)
-            self.state.watch.sample(now, self.state.utc(now), max(0, pending - leased), leased)
+            self.state.watch.second_passed(self.state.utc(now))
             effects.append(Publish(Snapshot(published(self.current_snapshot(now)))))
 
     def _keep_lease(self, now: float, effects: MasterEffects) -> None:

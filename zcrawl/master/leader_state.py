@@ -235,8 +235,9 @@ class LeaderState:
         self.ended[row.id] = row
         if active_before is not None:
             counters = row.counters
-            text = f"{row.name}, run {row.id}: {row.state}, {counters.done} pages"
-            effects.append(Note("run_ended", f"{text}, {counters.failed} failed", row.id))
+            pages = f"{counters.done} {'page' if counters.done == 1 else 'pages'}"
+            text = f"{row.name} {row.state}: {pages}, {counters.failed} failed (run {row.id})"
+            effects.append(Note("run_ended", text, row.id))
         for old in list(self.ended)[:-ENDED_RUNS]:
             del self.ended[old]
             self.tallies.pop(old, None)

@@ -119,7 +119,9 @@ class Membership:
             state.planner.process_joined(info.name, now)
             self._adopt(info, hello, now)
             self._await_results(info, hello, is_new=not same)
-            effects.append(Note("worker_joined", f"{info.id}: {info.vitals.slots} slots"))
+            effects.append(
+                Note("worker_joined", f"{info.id} joined with {info.vitals.slots} slots")
+            )
         else:
             info = state.roster.workers[header.source]
         self._welcome(info, effects, now)
@@ -259,7 +261,9 @@ class Membership:
             if lease.recalled_at is not None:
                 self._overdue.take_back(lease, effects)
                 continue
-            effects.append(Note(ASSIGNMENT_LOST, str(lease.row.seq)))
+            effects.append(
+                Note(ASSIGNMENT_LOST, f"request {lease.row.seq} did not reach {info.id}")
+            )
             state.give_back(lease)
         if state.roster.heartbeat_reported(info, beat.heard, now):
             self._note_deaf(info, effects)
@@ -292,7 +296,7 @@ class Membership:
             reason = rejection.reason
             if reason != WITHDRAWN:
                 text = lacks(rejection.lacks) if reason == LACKS else reason
-                effects.append(Note("rejected", text))
+                effects.append(Note("rejected", f"{info.id} gave requests back: {text}"))
             if reason in (UNKNOWN_RUN, NO_CODE):
                 info.runs.pop(lease.row.run, None)
             elif reason == LACKS:
@@ -309,11 +313,11 @@ class Membership:
         if info is not None:
             self._gone(info, now, effects, blame=False)
             self._state.roster.leave(info)
-            effects.append(Note("worker_left", f"{info.id}: {bye.reason}"))
+            effects.append(Note("worker_left", f"{info.id} left: {bye.reason}"))
 
     def tick(self, now: float, effects: MasterEffects) -> None:
         for info in self._state.roster.tick(now):
-            effects.append(Note(WORKER_LOST, info.id))
+            effects.append(Note(WORKER_LOST, f"{info.id} is lost: no sign of life"))
             blame = not info.deaf  # a deaf worker has not crashed
             # The planner first: it counts the leases to know what may still run.
             self._state.planner.process_lost(info.name, info.heard_at + PERMISSION_S)
@@ -348,7 +352,11 @@ class Membership:
         if was_alone:
             row = msgspec.structs.replace(row, crashes=row.crashes + 1)
             quarantine = row.crashes >= QUARANTINE_AFTER
-            effects.append(Note(CRASH_COUNTED, f"{row.seq}: {row.crashes}"))
+            effects.append(
+                Note(
+                    CRASH_COUNTED, f"request {row.seq} crashed a worker, {row.crashes} times so far"
+                )
+            )
             effects.append(
                 Execute(CountCrash(state.epoch, row.seq, row.crashes, quarantine, state.utc(now)))
             )

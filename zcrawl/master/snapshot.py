@@ -10,9 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from zcrawl.dispatch.in_flight import NONE, InFlight, by_host, by_run, grouped, in_flight_by_lane
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.runs import ActiveRun
 from zcrawl.dispatch.why import host_queue, why
+from zcrawl.frontier.frontier import LaneKey
 from zcrawl.master.commits import Commits
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.model.reasons.waiting import AWAY, HOURS, IDLE, INHERITED, RETRY
@@ -25,6 +27,7 @@ from zcrawl.model.snapshot import (
     StoreHealth,
     WorkerView,
 )
+from zcrawl.model.states import RunState
 from zcrawl.submit.tags import tags_of
 from zcrawl.telemetry.views import LiveRun, run_view
 
@@ -32,15 +35,17 @@ MOST_WORKERS: Final = 1_000
 MOST_RUNS: Final = 500
 MOST_HOSTS: Final = 1_000  # hosts that are checked for why a run waits
 NO_WORKER: Final = (
-    "waiting: no worker is here that takes work; start one (zcrawl worker), or undrain one "
-    "(zcrawl nodes lists them)"
+    "waiting: no worker takes work; start one (zcrawl worker), or undrain one (zcrawl nodes lists "
+    "them)"
 )
 HELD_UP: Final = (HOURS, AWAY, INHERITED)  # of `dispatch.why`
 
 
 def snapshot(state: LeaderState, commits: Commits, now: float) -> ClusterSnapshot:
     utc = state.utc(now)
-    in_flight = state.leases.by_run
+    lanes = flights(state)
+    in_flight = grouped(lanes, by_run)
+    reasons = state.watch.reasons.current(state.planner, grouped(lanes, by_host), now)
     failing = commits.failing
     waits = waiting_runs(state, now)
     return ClusterSnapshot(
@@ -48,14 +53,21 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> ClusterSnapsho
         epoch=state.epoch,
         at=state.utc(now),
         masters=state.catalogue.masters_view(state.me, now),
-        process=ProcessVitals(state.measured.rss_bytes, round(state.measured.lag_ms, 1)),
+        process=_process(state),
         workers=workers_view(state, now),
         runs=(
             *(
-                _active_run(active, in_flight.get(run, 0), utc, waits.get(run, ""))
+                msgspec.structs.replace(
+                    _active_run(active, in_flight.get(run, NONE), utc, waits.get(run, "")),
+                    why=reasons.get(run, ""),
+                )
                 for run, active in state.runs.active.items()
             ),
-            *(_ended_run(row, utc) for row in state.ended.values()),
+            *(
+                _ended_run(row, utc)
+                for row in state.ended.values()
+                if row.state is not RunState.DELETED
+            ),
         ),
         statuses={str(run): dict(tally.statuses) for run, tally in state.tallies.items()},
         failed={str(run): dict(tally.failed) for run, tally in state.tallies.items()},
@@ -66,6 +78,17 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> ClusterSnapsho
         next_retry_s=_next_retry_s(state, now),
         counters=dict(state.counters),
     )
+
+
+def flights(state: LeaderState) -> dict[LaneKey, InFlight]:
+    """Return the requests in flight of each lane."""
+    return in_flight_by_lane(state.leases, state.roster, state.withheld.values())
+
+
+def _process(state: LeaderState) -> ProcessVitals:
+    measured = state.measured
+    cpu = None if measured.cpu_percent is None else round(measured.cpu_percent, 1)
+    return ProcessVitals(measured.rss_bytes, round(measured.lag_ms, 1), cpu)
 
 
 def published(whole: ClusterSnapshot) -> PublishedSnapshot:
@@ -97,6 +120,8 @@ def worker_view(info: WorkerInfo, now: float) -> WorkerView:
         state=str(info.state),
         deaf=info.deaf,
         leases=info.leases,
+        uncommitted=info.uncommitted,
+        drained=info.drained,
         heard_s_ago=round(now - info.heard_at, 3),
         pid=info.pid,
         hostname=info.hostname,
@@ -121,7 +146,7 @@ def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
     active = state.runs.active.get(run)
     missing = "" if active is None or active.waits else lacking_runs(state).get(run, "")
     return LiveRun(
-        in_flight=len(leases),
+        in_flight=grouped(flights(state), by_run).get(run, NONE),
         workers=sorted({lease.worker.id for lease in leases}),
         in_flight_urls=[lease.row.url for lease in leases[:50]],
         waiting=waiting(state, run, now) or state.mishaps.why(now),
@@ -191,7 +216,7 @@ def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int,
     return reasons
 
 
-def _active_run(active: ActiveRun, in_flight: int, utc: float, waits: str) -> LiveRunView:
+def _active_run(active: ActiveRun, in_flight: InFlight, utc: float, waits: str) -> LiveRunView:
     row, spec = active.row, active.spec
     reason = row.reason or active.waits
     counts = msgspec.structs.asdict(run_view(row, in_flight, utc))
@@ -206,5 +231,5 @@ def _active_run(active: ActiveRun, in_flight: int, utc: float, waits: str) -> Li
 
 
 def _ended_run(row: RunRow, utc: float) -> LiveRunView:
-    counts = msgspec.structs.asdict(run_view(row, 0, utc))
+    counts = msgspec.structs.asdict(run_view(row, NONE, utc))
     return LiveRunView(**counts, tags=tuple(tags_of(row.spec)))

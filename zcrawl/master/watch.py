@@ -1,4 +1,4 @@
-"""The leader's memory for displays: events, log lines of other nodes, failures, history.
+"""The leader's memory for displays: events, log lines of other nodes, failures, counts for charts.
 
 A part of the leader's memory. No decision depends on it, and all of it has a fixed size. It starts
 empty at takeover. Commits, notes of the machines, and log lines of other nodes fill it;
@@ -7,32 +7,30 @@ empty at takeover. Commits, notes of the machines, and log lines of other nodes 
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from typing import Any, Final
 
 import msgspec
 
 from zcrawl.master.events import MasterEffects, Note, Publish
+from zcrawl.master.failure_groups import FailureGroups
+from zcrawl.master.run_reasons import RunReasons
 from zcrawl.mesh.messages import Event, LogRecord, LogRecords, PageRecord
-from zcrawl.model.log_event import INFO, LEFT_OUT, LEVELS, NOT_TOLD, WARNING, level_of
-from zcrawl.telemetry.history import History, Second, Trends
+from zcrawl.model.log_event import (
+    EVENTS_DROPPED,
+    INFO,
+    LEVELS,
+    LOG_LINES_DROPPED,
+    WARNING,
+    level_of,
+)
+from zcrawl.telemetry.history import HistoryRecorder, Trends
 
 EVENTS_KEPT: Final = 2_000
-GROUPS_KEPT: Final = 5_000
 EVENTS_PER_NAME_S: Final = 5  # more of one name in a second are only counted
 LINES_KEPT: Final = 2_000  # of all other nodes, apart from the leader's own
 LINES_S: Final = 200  # of all other nodes in a second, however many they are
 TEXT_MOST: Final = 500
-
-
-class FailureGroup(msgspec.Struct):
-    """Failed requests of one run and host with the same reason."""
-
-    count: int = 0
-    status: int = 0
-    url: str = ""  # the newest
-    at: float = 0.0
-    detail: str = ""  # what happened to it
 
 
 class Watch:
@@ -40,15 +38,14 @@ class Watch:
         self._source = source
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
         self.lines: deque[dict[str, Any]] = deque(maxlen=LINES_KEPT)
-        self.groups: OrderedDict[tuple[int, int, str], FailureGroup] = OrderedDict()
-        self.history = History()
+        self.failures = FailureGroups()
+        self.recorder = HistoryRecorder()
         self.trends = Trends()
-        self.second = Second()
+        self.reasons = RunReasons()
         self.depths: dict[int, Counter[int]] = {}  # run → depth → settled requests
         self._numbers = 0
         self._told: Counter[str] = Counter()  # in this second
         self._heard = 0  # lines, in this second
-        self._sampled_at: float | None = None
 
     # ------------------------------------------------------------ events
 
@@ -80,8 +77,8 @@ class Watch:
             level = line.level if line.level in LEVELS else INFO
             self._line(source, msgspec.structs.replace(line, level=level), utc, effects)
         if lines.left_out and self._heard <= LINES_S:
-            text = f"{lines.left_out} more that second"
-            self._line(source, LogRecord(0.0, WARNING, LEFT_OUT, text), utc, effects)
+            text = f"{lines.left_out} log lines dropped"
+            self._line(source, LogRecord(0.0, WARNING, LOG_LINES_DROPPED, text), utc, effects)
 
     def _line(self, source: str, line: LogRecord, utc: float, effects: MasterEffects) -> None:
         fields = self._fields(source, line, utc)
@@ -102,8 +99,8 @@ class Watch:
 
     # ------------------------------------------------------------ results
 
-    def page(self, run: int, page: PageRecord, depth: int) -> None:
-        self.second.page(page.size, page.elapsed_ms)
+    def page(self, run: int, host: int, page: PageRecord, depth: int) -> None:
+        self.recorder.page(run, host, page.size, page.elapsed_ms)
         depths = self.depths.get(run)
         if depths is None:
             depths = self.depths[run] = Counter()
@@ -120,33 +117,24 @@ class Watch:
         utc: float,
         detail: str = "",
     ) -> None:
-        self.second.failed += 1
+        self.recorder.failure(run, host)
         key = (run, host, reason)
-        group = self.groups.pop(key, None) or FailureGroup()
-        group.count += 1
-        group.status, group.at, group.detail = status, utc, detail
-        group.url = url or group.url
-        self.groups[key] = group  # the newest at the end
-        if len(self.groups) > GROUPS_KEPT:
-            self.groups.popitem(last=False)
+        self.failures.add(key, status=status, url=url, utc=utc, detail=detail)
 
     def forget_run(self, run: int) -> None:
         self.depths.pop(run, None)
 
     # ------------------------------------------------------------ time
 
-    def sample(self, now: float, utc: float, queued: int, in_flight: int) -> None:
-        """Add a point to the history, once a second."""
+    def second_passed(self, utc: float) -> None:
+        """Note what was left out in the last second, once a second."""
         for name, number in list(self._told.items()):
             if number > EVENTS_PER_NAME_S:
-                text = f"{number - EVENTS_PER_NAME_S} more {name}"
-                self.note(NOT_TOLD, text, utc)
+                text = f"{number - EVENTS_PER_NAME_S} more {name} dropped"
+                self.note(EVENTS_DROPPED, text, utc)
         self._told.clear()
         if self._heard > LINES_S:
-            self.note(NOT_TOLD, f"{self._heard - LINES_S} more lines of other nodes", utc)
+            self.note(
+                EVENTS_DROPPED, f"{self._heard - LINES_S} log lines of other nodes dropped", utc
+            )
         self._heard = 0
-        second, self.second = self.second, Second()
-        second.seconds = 1.0 if self._sampled_at is None else now - self._sampled_at
-        second.queued, second.in_flight = queued, in_flight
-        self.history.add(utc, second)
-        self._sampled_at = now

@@ -92,6 +92,8 @@ class RunRow(msgspec.Struct, frozen=True):
     recall: int | None = None
     canonical: int = 1  # version of the canonical form by which its keys are made
     recalled: bool = False  # all pages of earlier runs are admitted
+    idle_s: float = 0.0  # between an end and the retry that reopened it
+    unfetched: int = 0  # requests that were not final when it ended
 
 
 class HostRow(msgspec.Struct, frozen=True):

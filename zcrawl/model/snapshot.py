@@ -7,6 +7,8 @@ missing has a default. A value of a wrong type makes the message unreadable.
 Annotations are not strings here, as in `mesh.messages`.
 """
 
+from typing import Final
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -25,17 +27,26 @@ class WorkerView(WorkerVitals, frozen=True, array_like=False, kw_only=True):
     state: str = "joining"
     deaf: bool = False  # it is heard, but does not hear the leader
     leases: int = 0
+    uncommitted: int = 0  # its results that the leader has and the database has not
+    drained: bool = False  # a person drained it; `undrain` takes it back
     heard_s_ago: float = 0.0
     pid: int = 0
     hostname: str = ""
     version: str = ""
 
 
+# The roles of a master, as displays name them.
+LEADER: Final = "leader"
+FOLLOWER: Final = "follower"
+SILENT: Final = "silent"  # it has not reported for some seconds
+DOWN: Final = "down"  # its health check fails
+
+
 class MasterView(_Shown, frozen=True):
     """A registered master. Without a report it has no figures, because 0 would look real."""
 
     id: str
-    role: str = "follower"
+    role: str = FOLLOWER
     healthy: bool = True
     detail: str = ""
     control: str = ""
@@ -44,11 +55,16 @@ class MasterView(_Shown, frozen=True):
     version: str = ""
     rss_bytes: int | UnsetType = UNSET
     lag_ms: float | UnsetType = UNSET
+    cpu_percent: float | UnsetType = UNSET
     heard_s_ago: float | UnsetType = UNSET
 
 
 class RunView(_Shown, frozen=True):
-    """One run's counters. `queued` and `in_flight` together are what is not final yet."""
+    """One run's counters. `queued` and `in_flight` together are what is not final yet.
+
+    A request in flight is in one of three states: `fetching` (a worker has started it), `waiting`
+    (a worker holds it for its turn) or `uncommitted` (its result is here, the commit is not).
+    """
 
     job: int
     run: int
@@ -61,8 +77,12 @@ class RunView(_Shown, frozen=True):
     failed: int = 0
     skipped: int = 0
     queued: int = 0
-    in_flight: int = 0
+    in_flight: int = 0  # the sum of the next three
+    fetching: int = 0
+    waiting: int = 0
+    uncommitted: int = 0
     admitted: int = 0
+    unfetched: int = 0  # requests that were not final when the run ended: they count as skipped
     bytes: int = 0
     seconds: float = 0.0
     pages_per_second: float = 0.0
@@ -76,6 +96,7 @@ class LiveRunView(RunView, frozen=True):
     rate: float | None = None
     concurrency: int | None = None
     waits: str = ""  # `reason`, if that is what the run waits for
+    why: str = ""  # what keeps most of its queue from being fetched faster
 
     @property
     def ended(self) -> bool:
@@ -87,9 +108,14 @@ class LiveRunView(RunView, frozen=True):
 
     @property
     def share(self) -> float:
-        """The progress, 0 to 1: final requests of all admitted ones, or pages of max_pages."""
-        if self.ended:
+        """The progress, 0 to 1: final requests of all admitted ones, or pages of max_pages.
+
+        A run that a person ended has got as far as it had then.
+        """
+        if self.state == RunState.COMPLETED:
             return 1.0
+        if self.ended:
+            return 1.0 - self.unfetched / self.admitted if self.admitted else 0.0
         share = self.final / self.admitted if self.admitted else 0.0
         if self.max_pages:
             share = max(share, self.pages / self.max_pages)
@@ -116,6 +142,7 @@ class ProcessVitals(_Shown, frozen=True):
 
     rss_bytes: int = 0
     lag_ms: float = 0.0
+    cpu_percent: float | None = None
 
 
 class MishapsView(_Shown, frozen=True):

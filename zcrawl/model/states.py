@@ -49,6 +49,7 @@ class NodeState(enum.StrEnum):
     SUSPECT = "suspect"  # silent for 3 heartbeat intervals, or it does not hear: no new work
     LOST = "lost"  # silent or deaf for 10 intervals: its work goes to other workers
     DRAINING = "draining"  # finishes what it has, gets nothing new
+    DRAINED = "drained"  # a person drained it and it has finished; `undrain` takes it back
     OFFLINE = "offline"  # said BYE
 
 

@@ -15,6 +15,8 @@ from msgspec import Meta
 from zcrawl.model.host import Number
 
 Slots: TypeAlias = Annotated[int, Meta(ge=1, le=100_000)]
+# Of one core, by this process, in the last second; None: not measured.
+CpuPercent: TypeAlias = Annotated[float, Meta(ge=0, le=1_000_000)] | None
 
 
 class WorkerVitals(msgspec.Struct, frozen=True, array_like=True):
@@ -31,8 +33,10 @@ class WorkerVitals(msgspec.Struct, frozen=True, array_like=True):
     outbox: Number = 0  # results that are not settled
     rss_bytes: Number = 0
     lag_ms: float = 0.0  # how late its loop was at worst
+    cpu_percent: CpuPercent = None
 
 
 class Vitals(msgspec.Struct, frozen=True, array_like=True):
     rss_bytes: Number
     lag_ms: Annotated[float, Meta(ge=0, le=1e9)]  # how late its loop was at worst, in a second
+    cpu_percent: CpuPercent = None

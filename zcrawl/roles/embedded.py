@@ -180,6 +180,7 @@ class EmbeddedCluster:
                 log_told=log.quietly,
                 lines=log.take_lines,
                 rss_bytes=clock.rss_bytes,
+                cpu_percent=clock.CpuMeter().percent,
                 on_applied=lambda: outputs.committed(),
                 prepare=Vouching(log).prepare,
             ),

@@ -111,6 +111,7 @@ class MasterNode:
                     log_told=self._log.quietly,
                     lines=self._log.take_lines,
                     rss_bytes=clock.rss_bytes,
+                    cpu_percent=clock.CpuMeter().percent,
                     on_applied=lambda: self._outputs.committed(),
                     on_step_down=self._resign,
                 ),

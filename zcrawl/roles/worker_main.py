@@ -144,6 +144,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             mesh,
             clock=clock.now,
             rss_bytes=clock.rss_bytes,
+            cpu_percent=clock.CpuMeter().percent,
             log=log,
             lines=log.take_lines,
             after=spec.after,

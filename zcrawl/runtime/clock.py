@@ -10,11 +10,14 @@ import contextlib
 import os
 import resource
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 FILES_WANTED: Final = 65_536  # libzmq uses a whole core when there is no descriptor left
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+Clock: TypeAlias = Callable[[], float]
 
 
 def now() -> float:
@@ -33,6 +36,21 @@ def rss_bytes() -> int:
             return int(file.read().split()[1]) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return 0
+
+
+class CpuMeter:
+    """Measures what this process takes of one core, all its threads together."""
+
+    def __init__(self, clock: Clock = time.monotonic, cpu: Clock = time.process_time) -> None:
+        self._clock, self._cpu = clock, cpu
+        self._at, self._used_s = clock(), cpu()
+
+    def percent(self) -> float | None:
+        """Return the percentage since the last call; None if no time has passed."""
+        at, used_s = self._clock(), self._cpu()
+        passed_s, spent_s = at - self._at, used_s - self._used_s
+        self._at, self._used_s = at, used_s
+        return max(0.0, 100 * spent_s / passed_s) if passed_s > 0 else None
 
 
 def raise_file_limit() -> int:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from zcrawl.mesh.messages import PageRecord, Traits
+from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow, StoredRobots
@@ -403,6 +404,15 @@ class Forgotten(msgspec.Struct, frozen=True):
     more: bool  # there are more such answers
 
 
+class SaveHistory(msgspec.Struct, frozen=True):
+    """Add what was counted since the last entry to the rows of its ten seconds and its minute, and
+    remove rows that are too old. It is not repeated: a second one would count twice."""
+
+    epoch: int
+    at: float
+    entry: HistoryEntry
+
+
 LeaderCommand: TypeAlias = (
     Reload
     | ApplyResults
@@ -421,6 +431,7 @@ LeaderCommand: TypeAlias = (
     | AdvanceOutput
     | NoteOutput
     | Forget
+    | SaveHistory
 )
 Command: TypeAlias = TakeOver | CancelOffline | LeaderCommand
 CommandOutcome: TypeAlias = (

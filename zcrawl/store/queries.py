@@ -6,10 +6,11 @@ cursor, so that a million rows are never in memory at once.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
+from zcrawl.model.history import HistoryPoint
 from zcrawl.model.rows import KnownRow, LaneWant, Refilled, RunRow
 from zcrawl.model.states import Kept, RequestState
 from zcrawl.store.output_pieces import PartsPlace, Progress
@@ -100,6 +101,9 @@ class ReadItems(msgspec.Struct, frozen=True):
 class ItemRow(msgspec.Struct, frozen=True):
     id: int
     data: bytes
+
+
+SEARCHED_ITEMS: Final = 10_000  # a search looks at no more; `more` says that there are others
 
 
 class FindItems(msgspec.Struct, frozen=True):
@@ -195,6 +199,47 @@ class StoredEpoch(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class ReadFailureGroups(msgspec.Struct, frozen=True):
+    """The failed requests of a run, or of the newest runs, counted by host and reason: what a
+    retry of such a group would queue again."""
+
+    run: int | None
+    runs: int  # of all: the newest runs that have failures
+    limit: int  # groups of a run, the largest first
+
+
+class FailureGroupRow(msgspec.Struct, frozen=True):
+    """Failed requests of one run and host with the same reason, and the newest of them."""
+
+    run: int
+    job: int
+    name: str  # the job's
+    host: int
+    origin: str
+    reason: str
+    count: int
+    status: int
+    url: str
+
+
+class FailureGroupRows(msgspec.Struct, frozen=True):
+    rows: list[FailureGroupRow]
+
+
+class ReadHistory(msgspec.Struct, frozen=True):
+    """The newest intervals of one series, oldest first: of a run, of a host, or of the whole
+    cluster."""
+
+    step: int
+    limit: int
+    run: int | None = None
+    host: int | None = None
+
+
+class HistoryPoints(msgspec.Struct, frozen=True):
+    points: list[HistoryPoint]
+
+
 class Items(msgspec.Struct, frozen=True):
     rows: list[ItemRow]
 
@@ -219,6 +264,8 @@ Query: TypeAlias = (
     | ReadKnown
     | FindReply
     | ReadEpoch
+    | ReadHistory
+    | ReadFailureGroups
 )
 QueryOutcome: TypeAlias = (
     Refilled
@@ -231,4 +278,6 @@ QueryOutcome: TypeAlias = (
     | KnownPages
     | FoundReply
     | StoredEpoch
+    | HistoryPoints
+    | FailureGroupRows
 )

@@ -1,21 +1,28 @@
-"""Figures of the last hours: for all runs together, and the queue length of each run.
+"""What the last day looked like: the counting for charts, and the charts' columns.
 
-One point a second, ten seconds, a minute. Pure, of fixed size. The leader adds a second's worth of
-counting once a second; consoles ask for a span. A new leader begins with an empty history and says
-since when it counts.
-
-The leader keeps the queue lengths of each run for all consoles, so that a new console can draw
-trends at once. There are too many hosts for that, so a console keeps the trends of hosts itself.
+The leader counts pages and failures of the cluster, of each run and of each host, and stores the
+counts every ten seconds (`master.history_keeper`), so that charts survive its end. The lengths of
+each run's queue, of which trends are drawn, are kept in memory. Pure, of fixed size.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
+
+from zcrawl.dispatch.in_flight import InFlight
+from zcrawl.model.history import (
+    MOST_HOSTS,
+    MOST_RUNS,
+    STEPS,
+    HistoryCounts,
+    HistoryEntry,
+    HistoryPoint,
+)
 
 POINTS: Final = 11  # kept of each run; what waits now is the twelfth
 STEP_S: Final = 5.0
@@ -48,78 +55,147 @@ class Trends:
 
 # Upper bounds of the latency classes in ms, each a quarter above the one before: 1 ms to 60 s.
 BOUNDS_MS: Final = tuple(round(1.25**n, 3) for n in range(50))
-RINGS: Final = ((1, 900), (10, 360), (60, 360))  # (seconds a point, points): 15 min, 1 h, 6 h
-COLUMNS: Final = ("at", "pages_s", "failed_s", "bytes_s", "queued", "in_flight")
 PERCENTILES: Final = (50, 95, 99)
+COUNTED: Final = ("pages_s", "failed_s", "bytes_s")
+GAUGED: Final = ("queued", "fetching", "waiting", "uncommitted")
+MOST_SPAN_S: Final = STEPS[-1][1]
 
 
-class Second(msgspec.Struct):
-    """The counts since the last point."""
+class Gauge(msgspec.Struct, frozen=True):
+    """What is queued and in flight now."""
+
+    queued: int = 0
+    in_flight: InFlight = InFlight()
+
+
+class Tally(msgspec.Struct):
+    """What was counted since the last entry."""
 
     pages: int = 0
     failed: int = 0
     bytes: int = 0
-    seconds: float = 0.0
-    queued: int = 0
-    in_flight: int = 0
-    latencies: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BOUNDS_MS) + 1))
+    latencies: dict[int, int] = msgspec.field(default_factory=dict)
 
-    def page(self, size: int, elapsed_ms: float) -> None:
+    def page(self, size: int, bound: int) -> None:
         self.pages += 1
         self.bytes += size
-        self.latencies[bisect.bisect_left(BOUNDS_MS, elapsed_ms)] += 1
+        self.latencies[bound] = self.latencies.get(bound, 0) + 1
 
-    def add(self, other: Second) -> None:
-        self.pages += other.pages
-        self.failed += other.failed
-        self.bytes += other.bytes
-        self.seconds += other.seconds
-        self.queued, self.in_flight = other.queued, other.in_flight
-        self.latencies = [a + b for a, b in zip(self.latencies, other.latencies, strict=True)]
-
-    def point(self, at: float) -> tuple[float, ...]:
-        per = 1.0 / self.seconds if self.seconds > 0 else 0.0
-        return (
-            round(at, 1),
-            round(self.pages * per, 2),
-            round(self.failed * per, 2),
-            round(self.bytes * per),
-            self.queued,
-            self.in_flight,
-            *(self.percentile(percent) for percent in PERCENTILES),
+    def counts(self, gauge: Gauge) -> HistoryCounts:
+        flight = gauge.in_flight
+        return HistoryCounts(
+            self.pages, self.failed, self.bytes, gauge.queued, *flight, latencies=self.latencies
         )
 
-    def percentile(self, which: int) -> float:
-        """Return the time within which `which` percent of the answers came; 0 without answers."""
-        total = sum(self.latencies)
-        if not total:
-            return 0.0
-        target_count, seen = total * which / 100, 0
-        for n, number in enumerate(self.latencies):
-            seen += number
-            if seen >= target_count:
-                return BOUNDS_MS[min(n, len(BOUNDS_MS) - 1)]
-        return BOUNDS_MS[-1]
+
+class _Tallies(dict[int, Tally]):
+    def __missing__(self, key: int) -> Tally:
+        tally = self[key] = Tally()
+        return tally
+
+    def busiest(self, most: int) -> list[int]:
+        if len(self) <= most:
+            return list(self)
+        ranked = sorted(self, key=lambda key: (-self[key].pages - self[key].failed, key))
+        return ranked[:most]
 
 
-class History:
+class HistoryRecorder:
+    """Counts results as they are committed."""
+
     def __init__(self) -> None:
-        self._rings: list[deque[tuple[float, ...]]] = [deque(maxlen=n) for _, n in RINGS]
-        self._sums = [Second() for _ in RINGS]
+        self._cluster = Tally()
+        self._runs, self._hosts = _Tallies(), _Tallies()
 
-    def add(self, at: float, second: Second) -> None:
-        """Add counts; `second.seconds` is the real duration, because the leader may be late."""
-        for n, (step_s, _) in enumerate(RINGS):
-            self._sums[n].add(second)
-            if self._sums[n].seconds >= step_s * 0.95:
-                self._rings[n].append(self._sums[n].point(at))
-                self._sums[n] = Second()
+    def page(self, run: int, host: int, size: int, elapsed_ms: float) -> None:
+        bound = bisect.bisect_left(BOUNDS_MS, elapsed_ms)
+        self._cluster.page(size, bound)
+        self._runs[run].page(size, bound)
+        self._hosts[host].page(size, bound)
 
-    def series(self, span_s: float) -> dict[str, Any]:
-        """Return the finest points that cover the span, oldest first, by column."""
-        step_s, number = next(((step, n) for step, n in RINGS if step * n >= span_s), RINGS[-1])
-        ring = self._rings[[step for step, _ in RINGS].index(step_s)]
-        names = (*COLUMNS, *(f"p{percent}" for percent in PERCENTILES))
-        points = list(ring)[-number:]
-        columns = zip(*points, strict=True) if points else ([] for _ in names)
-        return {"step_s": step_s, **dict(zip(names, map(list, columns), strict=True))}
+    @property
+    def pages(self) -> int:
+        """The pages since the last entry."""
+        return self._cluster.pages
+
+    def failure(self, run: int, host: int) -> None:
+        self._cluster.failed += 1
+        self._runs[run].failed += 1
+        self._hosts[host].failed += 1
+
+    def take(
+        self,
+        seconds: float,
+        cluster: Gauge,
+        runs: dict[int, Gauge],
+        of_host: Callable[[int], Gauge],
+    ) -> HistoryEntry:
+        """Return what was counted, and begin again. Runs without a result have a queue, too."""
+        for run in list(runs)[:MOST_RUNS]:
+            self._runs.setdefault(run, Tally())
+        entry = HistoryEntry(
+            seconds,
+            self._cluster.counts(cluster),
+            {
+                run: self._runs[run].counts(runs.get(run, Gauge()))
+                for run in self._runs.busiest(MOST_RUNS)
+            },
+            {
+                host: self._hosts[host].counts(of_host(host))
+                for host in self._hosts.busiest(MOST_HOSTS)
+            },
+        )
+        self._cluster = Tally()
+        self._runs, self._hosts = _Tallies(), _Tallies()
+        return entry
+
+
+def step_of(span_s: float) -> int:
+    """Return the seconds of a point: the finest that reach back that far."""
+    return next((step for step, kept_s in STEPS if span_s <= kept_s), STEPS[-1][0])
+
+
+def series(points: Sequence[HistoryPoint], step: int, span_s: float, utc: float) -> dict[str, Any]:
+    """Return the columns of a chart, oldest first. A point that nobody counted is None: the
+    cluster stood still, or the host was not among the busiest."""
+    by_start = {point.at: point for point in points}
+    last = max(int(utc // step) * step - step, max(by_start, default=0))
+    starts = range(last - int(span_s // step - 1) * step, last + 1, step)
+    names = (*COUNTED, *GAUGED, *(f"p{percent}" for percent in PERCENTILES))
+    rows = [_values(by_start.get(start)) for start in starts]
+    columns = zip(*rows, strict=True)
+    return {
+        "step_s": step,
+        "at": list(starts),
+        **dict(zip(names, map(list, columns), strict=True)),
+    }
+
+
+def _values(point: HistoryPoint | None) -> tuple[float | None, ...]:
+    counts = None if point is None else point.counts
+    if point is None or counts is None or point.seconds <= 0:
+        return (None,) * (len(COUNTED) + len(GAUGED) + len(PERCENTILES))
+    per = 1.0 / point.seconds
+    return (
+        round(counts.pages * per, 2),
+        round(counts.failed * per, 2),
+        round(counts.bytes * per),
+        counts.queued,
+        counts.fetching,
+        counts.waiting,
+        counts.uncommitted,
+        *(percentile(counts.latencies, percent) for percent in PERCENTILES),
+    )
+
+
+def percentile(latencies: dict[int, int], which: int) -> float | None:
+    """Return the bound below which so many of a hundred answers came; None without answers."""
+    total = sum(latencies.values())
+    if not total:
+        return None
+    target, seen = total * which / 100, 0
+    for bound in sorted(latencies):
+        seen += latencies[bound]
+        if seen >= target:
+            break
+    return BOUNDS_MS[min(bound, len(BOUNDS_MS) - 1)]

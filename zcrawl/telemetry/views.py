@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zcrawl.dispatch.in_flight import NONE, InFlight
 from zcrawl.errors import RefusedError
 from zcrawl.model.reasons.cluster import NO_SUCH_RUN
 from zcrawl.model.rows import RunRow
@@ -50,7 +51,7 @@ REASON_KEYS: Final = (
 class LiveRun(msgspec.Struct, frozen=True):
     """Facts of a run that only the leader's memory has."""
 
-    in_flight: int = 0
+    in_flight: InFlight = NONE
     workers: list[str] = []
     in_flight_urls: list[str] = []
     waiting: str = ""  # why nothing of it can be dispatched
@@ -123,7 +124,7 @@ def job_view(
             {"at": iso(action.at), "what": action.what, "by": action.by, "via": action.via}
             for action in tallies.actions
         ],
-        "runs": [_run_fields(row, live.in_flight if row is shown else 0, now) for row in listed],
+        "runs": [_run_fields(row, live.in_flight if row is shown else NONE, now) for row in listed],
     }
 
 
@@ -171,7 +172,7 @@ def is_visible(job: JobRow, tag: str = "") -> bool:
     return exists and (not tag or is_tagged(tags_of(_spec_of(job)), tag))
 
 
-def run_view(run: RunRow, in_flight: int, now: float) -> RunView:
+def run_view(run: RunRow, in_flight: InFlight, now: float) -> RunView:
     counters = run.counters
     seconds = elapsed(run, now)
     return RunView(
@@ -185,16 +186,20 @@ def run_view(run: RunRow, in_flight: int, now: float) -> RunView:
         items=counters.items,
         failed=counters.failed,
         skipped=counters.skipped,
-        queued=max(0, counters.pending - in_flight),
-        in_flight=in_flight,
+        queued=max(0, counters.pending - in_flight.total),
+        in_flight=in_flight.total,
+        fetching=in_flight.fetching,
+        waiting=in_flight.waiting,
+        uncommitted=in_flight.uncommitted,
         admitted=counters.admitted,
+        unfetched=run.unfetched,
         bytes=counters.bytes,
         seconds=round(seconds, 3),
         pages_per_second=round(counters.done / seconds, 2) if seconds > 0 else 0.0,
     )
 
 
-def _run_fields(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
+def _run_fields(run: RunRow, in_flight: InFlight, now: float) -> dict[str, Any]:
     return msgspec.structs.asdict(run_view(run, in_flight, now))
 
 
@@ -207,19 +212,24 @@ def summary(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def elapsed(run: RunRow, now: float) -> float:
-    """Return the seconds from a run's start to its end or to now; 0 if the clock was set back."""
+    """Seconds from the run's start to its end, or until now, without the time between an end and
+    a retry. A clock set back gives 0."""
     if not run.started_at:
         return 0.0
-    return max(0.0, (run.ended_at or now) - run.started_at)
+    return max(0.0, (run.ended_at or now) - run.started_at - run.idle_s)
 
 
 def percent(run: RunRow) -> float:
-    """Return the share of final requests, or of max_pages if that is larger; 100 only at the end.
-    It can fall, because a finished page may admit a hundred new links.
+    """Final requests of all admitted ones, or done of max_pages if that is further; 100 only
+    when the run is complete. It can fall: a page that is done may admit a hundred new links. A run
+    that a person ended has got as far as it had then.
     """
-    if run.state.ended:
-        return 100.0
     counters = run.counters
+    if run.state is RunState.COMPLETED:
+        return 100.0
+    if run.state.ended:
+        admitted = counters.admitted
+        return round(100 * (1 - run.unfetched / admitted), 1) if admitted else 0.0
     final = counters.done + counters.failed + counters.skipped
     share = final / counters.admitted if counters.admitted else 0.0
     max_pages = _max_pages(run.spec)
@@ -246,7 +256,7 @@ def _no_run(job: JobRow) -> dict[str, Any]:
     counts = dict.fromkeys(
         (
             *("pages", "unchanged", "items", "failed", "skipped", "queued", "in_flight"),
-            *("admitted", "bytes"),
+            *("fetching", "waiting", "uncommitted", "admitted", "unfetched", "bytes"),
         ),
         0,
     )

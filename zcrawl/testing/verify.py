@@ -30,6 +30,32 @@ def verify(world: World) -> None:
     world.operators.check()
     hosts_are_treated_politely(world)
     groups_are_treated_politely(world)
+    history_counts_no_page_twice(world)
+
+
+def history_counts_no_page_twice(world: World) -> None:
+    """The charts' rows have each page at most once, whoever led and whatever the store answered,
+    and the rows of minutes are the sums of the rows of ten seconds."""
+    sums: Counter[int] = Counter()
+    for (step, _), entry in world.store.tables.history.items():
+        sums[step] += entry.cluster.pages
+        of_runs = sum(counts.pages for counts in entry.runs.values())
+        of_hosts = sum(counts.pages for counts in entry.hosts.values())
+        assert entry.cluster.pages == of_runs == of_hosts, "a page is of a run and of a host"
+    assert len(set(sums.values())) <= 1, f"the rows of minutes are not the sums: {sums}"
+    done = sum(run.done for run in world.store.tables.runs.values())
+    assert sums[10] <= done, f"{sums[10]} pages in the history, {done} are done"
+
+
+def history_has_every_page(world: World) -> None:
+    """Without a fault, what is not in the rows yet is what the leader has counted since."""
+    stored = sum(
+        entry.cluster.pages for (step, _), entry in world.store.tables.history.items() if step == 10
+    )
+    leaders = [master.machine.leader for master in world.masters.values()]
+    counted = sum(leader.state.watch.recorder.pages for leader in leaders if leader is not None)
+    done = sum(run.done for run in world.store.tables.runs.values())
+    assert stored + counted == done, f"{stored} stored and {counted} counted of {done} pages"
 
 
 def submissions_survive(world: World) -> None:

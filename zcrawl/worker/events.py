@@ -65,6 +65,7 @@ class DrainAsked(msgspec.Struct, frozen=True):
 class WorkerTicked(msgspec.Struct, frozen=True):
     rss_bytes: int = 0
     lag_ms: float = 0.0
+    cpu_percent: float | None = None
 
 
 WorkerEvent: TypeAlias = (

@@ -172,8 +172,8 @@ class WorkerMachine:
                 self.assignments.lack(run, what, self.leader, effects)
             case DrainAsked():
                 self._drain(effects)
-            case WorkerTicked(rss_bytes, lag_ms):
-                self._pulse.measured(rss_bytes, lag_ms)
+            case WorkerTicked(rss_bytes, lag_ms, cpu_percent):
+                self._pulse.measured(rss_bytes, lag_ms, cpu_percent)
                 self._on_tick(now, effects)
             case _:
                 assert_never(event)

@@ -28,6 +28,7 @@ class Pulse:
         self._counted = 0
         self._rss_bytes = 0
         self._lag_ms = 0.0
+        self._cpu_percent: float | None = None
 
     def adopt_interval(self, interval_s: float, now: float) -> None:
         """Set the interval of a WELCOME or BEAT; it depends on the number of workers."""
@@ -39,8 +40,8 @@ class Pulse:
         """Count a fetch that ended."""
         self._counted += 1
 
-    def measured(self, rss_bytes: int, lag_ms: float) -> None:
-        self._rss_bytes, self._lag_ms = rss_bytes, lag_ms
+    def measured(self, rss_bytes: int, lag_ms: float, cpu_percent: float | None) -> None:
+        self._rss_bytes, self._lag_ms, self._cpu_percent = rss_bytes, lag_ms, cpu_percent
 
     def beat(self, now: float, hello: int, draining: bool) -> Heartbeat:
         """Return the heartbeat to send now; `hello` is the number of the HELLO in force."""
@@ -62,6 +63,7 @@ class Pulse:
                 outbox=len(outbox),
                 rss_bytes=self._rss_bytes,
                 lag_ms=self._lag_ms,
+                cpu_percent=self._cpu_percent,
             ),
             draining=draining,
             hello=hello,

@@ -10,7 +10,18 @@ import pytest
 from rich.console import Console
 
 from zcrawl.cli import output
-from zcrawl.cli.display import RateMeter, Silent, Totals, draw, line, sparkline, tally, totals
+from zcrawl.cli.display import (
+    RateMeter,
+    Silent,
+    Totals,
+    draw,
+    limit,
+    line,
+    progress,
+    sparkline,
+    tally,
+    totals,
+)
 from zcrawl.model.snapshot import EmbeddedSnapshot
 
 
@@ -21,7 +32,8 @@ def snapshot(waits: str = "", **more: Any) -> EmbeddedSnapshot:
 def plain_snapshot(waits: str = "", **more: Any) -> dict[str, Any]:
     counts = {"pages": 10, "items": 9, "failed": 1, "skipped": 2, "queued": 3, "in_flight": 4}
     run = {"run": 7, "job": 3, "name": "[/b]evil\x1b[2J", "state": "running", **counts}
-    run["waits"] = waits
+    run |= {"fetching": 2, "waiting": 1, "uncommitted": 1, "admitted": 26, "waits": waits}
+    run["why"] = "https://x.test: rate limit: 5/s"
     worker = {
         "id": "[red]w1",
         "state": "busy",
@@ -46,7 +58,7 @@ def plain_snapshot(waits: str = "", **more: Any) -> dict[str, Any]:
 
 def test_totals_are_those_of_the_asked_runs() -> None:
     """Other runs in the same folder do not count."""
-    assert totals(snapshot(), {7}) == Totals(10, 9, 1, 2, 3, 4, 1_500_000)
+    assert totals(snapshot(), {7}) == Totals(10, 9, 1, 2, 3, 4, 2, 1, 1, 1_500_000)
     assert totals(snapshot(), {7, 8}).pages == 20
     assert tally(snapshot().statuses, {7}) == {"200": 9, "404": 1}
     assert tally(snapshot().failed, {7}) == {"http_404": 1}
@@ -94,7 +106,9 @@ def test_the_live_picture_has_every_promised_part_and_takes_foreign_text_as_text
         "[/b]evil\\x1b[2J",
         "10.0/s",
         "3 queued",
-        "4 in flight",
+        "2 fetching   1 waiting   1 uncommitted",
+        "rate limit: 5/s",
+        "50 %",
         "200 × 9",
         "http_404 × 1",
     ):
@@ -129,7 +143,10 @@ def test_a_leader_that_fails_is_told() -> None:
 def test_a_plain_line_says_the_same_in_one_line() -> None:
     """For logs."""
     shown = line(snapshot(), {7}, RateMeter())
-    assert shown == "10 pages, 0.0/s, 3 queued, 4 in flight, 1 failed, 2 skipped"
+    assert shown == (
+        "50 %, 10 pages, 0.0/s, 3 queued, 2 fetching, 1 waiting, 1 uncommitted, 1 failed, "
+        "2 skipped; not faster because of https://x.test: rate limit: 5/s"
+    )
     store = {"state": "retrying", "error": "disk_full", "since_s": 3.0}
     assert "[disk_full]" in line(snapshot(store=store), {7}, RateMeter())
 
@@ -160,3 +177,14 @@ def test_what_a_crawl_waits_for_in_vain_is_told(capsys: pytest.CaptureFixture[st
     for view in (snapshot(), waiting_view, waiting_view):
         silent.show(view, {7})
     assert capsys.readouterr().err == f"{says}\n"
+
+
+def test_the_progress_has_an_eta_at_the_present_rate() -> None:
+    """7 requests are left, 2 pages come a second; without a rate nobody can say."""
+    meter = RateMeter()
+    meter.feed(0.0, 6)
+    meter.feed(2.0, 10)
+    assert progress(snapshot(), {7}, meter) == "50 %, ETA 0:04"
+    assert progress(snapshot(), {7}, RateMeter()) == "50 %"
+    assert limit(snapshot(), {7}) == "https://x.test: rate limit: 5/s"
+    assert limit(snapshot(), {9}) == ""

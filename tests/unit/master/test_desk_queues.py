@@ -13,7 +13,7 @@ from zcrawl.submit.tags import NO_TAG
 from zcrawl.telemetry.history import Trends
 
 FAST = Politeness(robots=False, rate=0, concurrency=3)
-SUMS = ("ready", "delayed", "beyond", "queued", "leased", "unacked", "backlog")
+SUMS = ("ready", "delayed", "beyond", "queued", "fetching", "waiting", "uncommitted")
 
 
 def queues(story: LeaderStory, **args: Any) -> list[dict[str, Any]]:
@@ -97,9 +97,9 @@ def test_hosts_of_one_tag_count_its_jobs_only() -> None:
     }
 
 
-def test_a_page_of_leased_unacked_and_committed_results() -> None:
-    """Each URL is in one place at a time: waiting, leased, unacked; the backlog is a part of the
-    last. By job, tag and host it is the same URLs."""
+def test_a_page_is_queued_in_flight_uncommitted_or_committed() -> None:
+    """Each URL is in one place at a time: queued, at a worker, uncommitted; the commit queue is a
+    part of the last. By job, tag and host it is the same URLs."""
     story = with_worker(tagged())
     story.hold = lambda what: isinstance(what, ApplyResults)
     of_c = [assignment for assignment in story.assigned() if assignment.run == 2]
@@ -108,14 +108,14 @@ def test_a_page_of_leased_unacked_and_committed_results() -> None:
     for group, key in (("job", "name"), ("tag", "tag"), ("host", "host")):
         rows = by(story, group, key)
         row = rows[{"job": "c", "tag": NO_TAG, "host": "http://z.test"}[group]]
-        assert (row["unacked"], row["backlog"]) == (2, 1), group
-        assert row["queued"] + row["leased"] + row["unacked"] == 5
-        assert row["leased"] >= 1
+        assert (row["uncommitted"], row["commit_queue"]) == (2, 1), group
+        assert row["queued"] + row["waiting"] + row["uncommitted"] == 5
+        assert row["waiting"] >= 1
     story.release()
     story.tick()
     (row,) = queues(story, tag=NO_TAG)
-    assert (row["unacked"], row["backlog"]) == (0, 0)
-    assert row["queued"] + row["leased"] == 3
+    assert (row["uncommitted"], row["commit_queue"]) == (0, 0)
+    assert row["queued"] + row["waiting"] == 3
 
 
 def test_all_ways_count_the_same_urls() -> None:
@@ -129,7 +129,7 @@ def test_all_ways_count_the_same_urls() -> None:
         for group in ("job", "tag", "host")
     ]
     assert totals[0] == totals[1] == totals[2]
-    assert totals[0]["leased"] > 0
+    assert totals[0]["waiting"] > 0
 
 
 def test_groups_are_filtered_sorted_and_cut_at_the_leader() -> None:

@@ -186,13 +186,13 @@ def test_a_storm_of_many_nodes_is_cut_at_the_leader() -> None:
         story.hear(LogRecords(lines, left_out=3), f"w{n}")
     assert len(told(story, "chatter")) == LINES_S
     story.wait(2.0)
-    kept = story.ask("events", filter="not_told")
+    kept = story.ask("events", filter="events_dropped")
     assert kept is not None
-    assert "300 more lines of other nodes" in str(kept.data)
+    assert "300 log lines of other nodes dropped" in str(kept.data)
     story.published.clear()
     story.hear(LogRecords([LogRecord(0.0, "nonsense", "chatter", "again")], left_out=7), "w1")
     assert told(story, "chatter")[0]["level"] == "info"
-    assert told(story, "left_out")[0]["text"] == "7 more that second"
+    assert told(story, "log_lines_dropped")[0]["text"] == "7 log lines dropped"
 
 
 def test_workers_push_none_of_the_leaders_own_events_out() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from console.columns_work import node_rows
-from console.lines import as_text
-from console.pictures.screen import whole
+from console.columns.work import node_rows
+from console.plain_page import page_text
 from console.state import ConsolePage, Drill, GoTo, MoveTo, Place, SnapshotCame, View
 from console.view import reduce
 from tests.console.samples import heard, snapshot
@@ -107,14 +106,14 @@ def test_a_follower_has_memory_lag_and_last_word_on_the_screen() -> None:
     vitals = {"rss_bytes": 61_000_000, "lag_ms": 250.0, "heard_s_ago": 0.4}
     shot = snapshot(0, masters=[{"id": "m1"}, {"id": "m2", "healthy": True, **vitals}])
     view = reduce(heard(shot), GoTo(Place(ConsolePage.NODES)))
-    (line,) = (row for row in as_text(whole(view, 80, 24)).splitlines() if " m2 " in row)
+    (line,) = (row for row in page_text(view, 120).splitlines() if " m2 " in row)
     assert "61.0 MB" in line
     assert "250" in line
     assert "0.4" in line
     inside = reduce(reduce(view, MoveTo(1)), Drill())
     assert inside.place.ref == "m2"
     later = snapshot(1, masters=[{"id": "m1"}, {"id": "m2", **vitals, "rss_bytes": 99_000_000}])
-    text = as_text(whole(heard(later, view=inside), 80, 24))
+    text = page_text(heard(later, view=inside), 80)
     assert "99.0 MB" in text
     assert "250 ms" in text
     assert "follower" in text

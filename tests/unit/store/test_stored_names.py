@@ -11,6 +11,7 @@ TABLES = {
     "drains",
     "examples",
     "fingerprints",
+    "history",
     "hosts",
     "items",
     "jobs",

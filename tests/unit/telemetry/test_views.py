@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from zcrawl.cli.commands.submit import with_remedy
+from zcrawl.dispatch.in_flight import NONE, InFlight
 from zcrawl.model.rows import RunCounters, RunRow
+from zcrawl.model.snapshot import LiveRunView
 from zcrawl.model.spec import JobSpec, Scope
 from zcrawl.model.states import RunState
 from zcrawl.store.queries import JobRow, TallyRows
@@ -53,10 +56,11 @@ def test_a_running_job_tells_counts_times_rate_and_who_works_on_it() -> None:
     }
     seen = view(
         run(**counts, bytes=1000),
-        live=LiveRun(3, ["w2", "w1"], [f"https://x/{n}" for n in range(60)]),
+        live=LiveRun(InFlight(2, 1), ["w2", "w1"], [f"https://x/{n}" for n in range(60)]),
         tallies=TallyRows({404: 4, 200: 50}, {"http_404": 1, "dns": 3}, {"robots": 6}),
     )
     assert (seen["pages"], seen["queued"], seen["in_flight"]) == (50, 37, 3)
+    assert (seen["fetching"], seen["waiting"], seen["uncommitted"]) == (2, 1, 0)
     assert (seen["seconds"], seen["pages_per_second"]) == (20.0, 2.5)
     assert seen["percent"] == 60.0
     assert seen["workers"] == ["w1", "w2"]
@@ -71,7 +75,10 @@ def test_a_running_job_tells_counts_times_rate_and_who_works_on_it() -> None:
 
 def test_nothing_is_counted_twice_and_nothing_is_left_out() -> None:
     """G2 as a user sees it: all admitted requests are in exactly one of the counts."""
-    seen = view(run(admitted=10, pending=4, done=3, failed=2, skipped=1), live=LiveRun(in_flight=1))
+    seen = view(
+        run(admitted=10, pending=4, done=3, failed=2, skipped=1),
+        live=LiveRun(in_flight=InFlight(fetching=1)),
+    )
     names = ("pages", "failed", "skipped", "queued", "in_flight")
     assert sum(seen[name] for name in names) == seen["admitted"] == 10
 
@@ -106,7 +113,7 @@ def test_a_clock_that_was_set_back_gives_no_negative_time() -> None:
 def test_the_view_is_that_of_the_newest_run_and_lists_all() -> None:
     """In-flight requests belong to the newest run only."""
     old = run(RunState.COMPLETED, number=6, admitted=2, done=2)
-    seen = view(run(admitted=3, pending=3), old, live=LiveRun(in_flight=1))
+    seen = view(run(admitted=3, pending=3), old, live=LiveRun(in_flight=InFlight(fetching=1)))
     assert seen["run"] == 7
     assert [(row["run"], row["pages"], row["in_flight"]) for row in seen["runs"]] == [
         (7, 0, 1),
@@ -128,7 +135,7 @@ def test_the_summary_has_exactly_the_promised_keys() -> None:
     names = ["seconds", "pages_per_second", *reasons, "examples", "outputs"]
     keys = ["job", "run", "state", *counts, *names]
     assert list(summary(view(run()))) == keys
-    assert list(summary(msgspec.structs.asdict(run_view(run(), 0, 120.0)))) == keys
+    assert list(summary(msgspec.structs.asdict(run_view(run(), NONE, 120.0)))) == keys
 
 
 def test_times_are_utc_with_milliseconds() -> None:
@@ -153,3 +160,20 @@ def test_the_remedy_is_for_what_no_live_worker_has_and_for_nothing_else() -> Non
     assert with_remedy(waits).endswith("zcrawl cancel 3")
     assert with_remedy({**waits, "missing": ""}) == "waiting: in other words"
     assert with_remedy({"job": 3, "reason": "of a run's own view"}) == "of a run's own view"
+
+
+def test_a_cancelled_run_has_got_as_far_as_it_had() -> None:
+    """What was queued then counts as skipped, and is still not progress."""
+    counts: dict[str, Any] = {"admitted": 10, "done": 3, "failed": 1, "skipped": 6}
+    cancelled = msgspec.structs.replace(run(RunState.CANCELLED, **counts), unfetched=6)
+    assert view(cancelled)["percent"] == 40.0
+    snapshot = LiveRunView(job=3, run=7, state="cancelled", admitted=10, unfetched=6, pages=3)
+    assert snapshot.share == pytest.approx(0.4)
+    assert view(run(RunState.COMPLETED, **counts))["percent"] == 100.0
+
+
+def test_the_pause_before_a_retry_is_not_a_part_of_the_duration() -> None:
+    """A run of 20 s that was retried after an hour has taken 20 s, not an hour."""
+    retried = msgspec.structs.replace(run(admitted=5, done=5), idle_s=3_600.0)
+    seen = view(retried, now=100.0 + 3_600.0 + 20.0)
+    assert (seen["seconds"], seen["pages_per_second"]) == (20.0, 0.25)

@@ -153,6 +153,7 @@ class Bench:
             self.hub.worker("w1", 1),
             clock=lambda: self.worker.now,
             rss_bytes=options.pop("rss_bytes", lambda: 1),
+            cpu_percent=lambda: None,
             log=lambda name, detail, **fields: self.notes.append((name, detail)),
             **options,
         )

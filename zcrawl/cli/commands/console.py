@@ -70,7 +70,7 @@ def console_command(
         return int(console.print_snapshot(next(iter(targets.values())), snapshot))
     if web:
         arguments = _without_web(sys.argv[1:])
-        return int(load_console("console.web_loop").serve(arguments, port))
+        return int(load_console("console.web").serve(arguments, port))
     if not sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ:  # set for a browser
         raise UsageError("the console needs a terminal; --snapshot prints one page as text")
     config = settings.config.console

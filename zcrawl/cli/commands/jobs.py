@@ -33,9 +33,10 @@ def jobs_command(settings: Settings, tag: str) -> int:
     if settings.json:
         output.print_json(views)
         return 0
-    columns = ("id", "name", "run", "state", "percent", "pages", "failed", "skipped", "queued")
-    rows = [[*(_cell(view, name) for name in columns), _tags(view)] for view in views]
-    output.table((*columns, "tags"), rows)
+    names = ("id", "name", "run", "state")
+    figures = ("percent", "pages", "pages/s", "eta", "failed", "skipped", "queued", "in flight")
+    rows = [[*(_cell(view, name) for name in (*names, *figures)), _tags(view)] for view in views]
+    output.table((*names, *figures, "tags"), rows, right=("id", "run", *figures))
     if not views:
         output.note(f"no jobs{f' with the tag {tag}' if tag else ''} in {settings.place}")
     return 0
@@ -46,7 +47,24 @@ def _cell(view: dict[str, Any], column: str) -> Any:
 
     if column == "state" and view["state"] == STOPPED:
         return f"{STOPPED}: {view['reason']}"
+    if column == "pages/s":
+        return f"{view['pages_per_second']:.1f}"
+    if column == "eta":
+        return eta(view)
+    if column == "in flight":
+        return view["in_flight"]
     return view["job" if column == "id" else column]
+
+
+def eta(view: dict[str, Any]) -> str:
+    """The time until the run ends at its speed so far; empty if nobody can say."""
+    from zcrawl.cli import output
+    from zcrawl.model.states import RunState
+
+    seconds, final = view["seconds"], view["pages"] + view["failed"] + view["skipped"]
+    if view["state"] != RunState.RUNNING or not seconds or not final:
+        return ""
+    return output.clock((view["queued"] + view["in_flight"]) * seconds / final)
 
 
 def _tags(view: dict[str, Any]) -> str:
@@ -106,7 +124,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         **_examples(view),
         "then": next_step(view).removeprefix("then: "),
         "queued": view["queued"],
-        "in flight": view["in_flight"],
+        "in flight": in_flight_text(view),
         "statuses": output.counts(view["statuses"]),
         "created": view["created_at"],
         "started": view["started_at"],
@@ -129,9 +147,20 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         lines[section] = ", ".join(f"{key}={value}" for key, value in values.items())
     lines |= {f"fetching {n}": url for n, url in enumerate(view["in_flight_urls"], 1)}
     if len(view["runs"]) > 1:
-        runs = [f"{run['run']} {run['state']} {run['pages']} pages" for run in view["runs"]]
+        runs = [
+            f"{run['run']} {run['state']} {output.plural(run['pages'], 'page')}"
+            for run in view["runs"]
+        ]
         lines["runs"] = "; ".join(runs)
     return {name: value for name, value in lines.items() if value not in ("", None)}
+
+
+def in_flight_text(view: dict[str, Any]) -> str:
+    """The three numbers of requests in flight; empty if there are none."""
+    names = ("fetching", "waiting", "uncommitted")
+    if not view["in_flight"]:
+        return ""
+    return ", ".join(f"{view.get(name, 0)} {name}" for name in names)
 
 
 def _examples(view: dict[str, Any]) -> dict[str, object]:
@@ -167,9 +196,14 @@ def _act(settings: Settings, ref: str, action: str, **only: str | int | None) ->
 def _told(reply: dict[str, Any], action: str) -> str:
     more = "" if reply["changed"] else ", as it was before"
     if action == "retry":
-        changed = reply["changed"]
-        more = ", 1 URL is tried again" if changed == 1 else f", {changed} URLs are tried again"
+        more = f", {retried_text(reply['changed'])}"
     return f"job {reply['job']}, run {reply['run']}: {reply['state']}{more}"
+
+
+def retried_text(changed: int) -> str:
+    from zcrawl.cli import output
+
+    return f"{output.plural(changed, 'URL')} queued again" if changed else "nothing to retry"
 
 
 def _one_or_tagged(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ it back. All need a running cluster, because the database does not store which n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -27,12 +27,13 @@ def nodes_command(settings: Settings) -> int:
     output.note(f"leader  {leader['id'] or 'none'}, epoch {leader['epoch']}")
     if reply["masters"]:
         output.table(
-            ("master", "role", "health", "memory", "lag", "address", "pid", "host", "says"),
+            ("master", "role", "health", "cpu", "memory", "lag", "address", "pid", "host", "says"),
             [
                 (
                     row["id"],
                     row["role"],
                     "passing" if row["healthy"] else "critical",
+                    _cpu(row),
                     output.size(row["rss_bytes"]) if "rss_bytes" in row else "",
                     _lag(row),
                     row["control"],
@@ -43,23 +44,11 @@ def nodes_command(settings: Settings) -> int:
                 for row in reply["masters"]
             ],
         )
+    figures = ("fetching", "waiting", "uncommitted", "rate", "cpu", "memory", "lag", "heard", "pid")
     output.table(
-        ("worker", "state", "running", "waiting", "rate", "memory", "lag", "heard", "pid", "host"),
-        [
-            (
-                row["id"],
-                row["state"],
-                f"{row['running']}/{row['slots']}",
-                row["waiting"],
-                f"{row['rate']:.0f}/s",
-                output.size(row["rss_bytes"]),
-                _lag(row),
-                f"{row['heard_s_ago']:.1f} s ago",
-                row["pid"],
-                row["hostname"],
-            )
-            for row in reply["workers"]
-        ],
+        ("worker", "state", *figures, "host"),
+        [_worker_cells(row) for row in reply["workers"]],
+        right=figures,
     )
     for row in reply["workers"]:
         if row.get("deaf"):
@@ -77,6 +66,34 @@ def nodes_command(settings: Settings) -> int:
             f"{mismatch['node']}: {mismatch['mesh']} in the mesh, {mismatch['catalogue']} in Consul"
         )
     return 0
+
+
+GONE: Final = ("lost", "offline")
+
+
+def _worker_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    """A worker that is gone has no figures: those of its last heartbeat are old."""
+    from zcrawl.cli import output
+
+    measured: tuple[object, ...] = ("",) * 7
+    if row["state"] not in GONE:
+        measured = (
+            f"{row['running']}/{row['slots']}",
+            row["waiting"],
+            row.get("uncommitted", 0),
+            f"{row['rate']:.0f}/s",
+            _cpu(row),
+            output.size(row["rss_bytes"]),
+            _lag(row),
+        )
+    heard = f"{row['heard_s_ago']:.1f} s ago"
+    return (row["id"], row["state"], *measured, heard, row["pid"], row["hostname"])
+
+
+def _cpu(row: dict[str, Any]) -> str:
+    """Percent of one core; empty for a node that has reported none."""
+    used = row.get("cpu_percent")
+    return "" if used is None else f"{used:.0f} %"
 
 
 def _lag(row: dict[str, Any]) -> str:

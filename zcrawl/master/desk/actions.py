@@ -95,7 +95,8 @@ class Intents:
         node_state = NodeState.OFFLINE if info is None else info.state
         if info is not None and info.present:
             works = NodeState.BUSY if info.leases else NodeState.IDLE
-            node_state = NodeState.DRAINING if on or info.draining else works
+            drains = NodeState.DRAINING if info.draining or info.leases else NodeState.DRAINED
+            node_state = drains if on or info.draining else works
         # Of one that is not here: the life that comes next. A HELLO that was refused counts, too:
         # its node was started anew, and its drain must not end with that start.
         life = state.lives.get(node, 0) if info is not None and info.present else 0

@@ -315,7 +315,8 @@ class Desk:
         elif done.row is not None:
             row = done.row
             what = "tuned" if pending.request.op == "tune" else row.state
-            effects.append(Note(f"run_{what}", f"run {row.id} by request", row.id))
+            sentence = idempotency.deed(pending.request, row.name)
+            effects.append(Note(f"run_{what}", f"{sentence} (run {row.id})", row.id))
             self._reply(pending, run_reply(row, pending.count), effects)
 
     def tune(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
@@ -436,7 +437,7 @@ class Desk:
             case SetWish(), WishSet():
                 self._state.set_wishes(outcome.wishes)
                 data = msgspec.json.decode(outcome.reply)
-                effects.append(Note("host_reassigned", f"{data['host']} to {data['node']}"))
+                effects.append(Note("host_reassigned", f"{data['host']} goes to {data['node']}"))
                 self._reply(pending, data, effects)
             case _:
                 effects.append(Note("unexpected_outcome", type(outcome).__name__))

@@ -47,6 +47,23 @@ def what(request: ClientRequest) -> str:
     return " ".join(words)[:100]
 
 
+_DONE: Final = {
+    "pause": "paused",
+    "resume": "resumed",
+    "cancel": "cancelled",
+    "delete": "deleted",
+    "retry": "retried failed URLs of",
+    "tune": "changed the rate limit of",
+    "submit": "submitted",
+}
+
+
+def deed(request: ClientRequest, name: str) -> str:
+    """A sentence about an action that was done: `root@vm paused rust`."""
+    action = str(request.args.get("action", "")) if request.op == "act" else request.op
+    return f"{request.by or 'somebody'} {_DONE.get(action, action)} {name}"
+
+
 def audit_line(request: ClientRequest, me: str) -> str:
     who = f"{request.by or 'unknown'} via {request.via or me}"
     return f"{request.op} by {who}: {_brief(request.args)}"

@@ -143,6 +143,17 @@ declare(
     answer="rows, with `detail` where it was kept",
 )
 
+declare(
+    "history",
+    Argument("span_s", Type.NUMBER, default=900.0, about="10 to 86,400"),
+    _RUN,
+    Argument("host", Type.INTEGER, about="id; without run and host: the cluster"),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.read_history, lambda reads: reads.history_answer),
+    answer="step_s, at, and columns of the same length; null where nothing was counted",
+)
+
 # ---------------------------------------------------------------- actions
 
 declare(
@@ -214,7 +225,7 @@ declare(
     right=Right.VIEWER,
     repeat=Repeat.READ,
     handler=LeaderView(lambda views: views.overview),
-    answer="why hosts wait",
+    answer="limits: why it is not faster; commit_queue, window_rows, hosts",
 )
 declare(
     "hosts",
@@ -233,7 +244,7 @@ declare(
     right=Right.VIEWER,
     repeat=Repeat.READ,
     handler=LeaderView(lambda views: views.queues),
-    answer="rows, total, offset; commit_backlog, out_of_order",
+    answer="rows, total, offset; commit_queue, out_of_order",
 )
 declare(
     "lanes",
@@ -251,7 +262,7 @@ declare(
     right=Right.VIEWER,
     repeat=Repeat.READ,
     handler=LeaderView(lambda views: views.errors),
-    answer="rows, total, offset",
+    answer="rows, total, offset; complete: failures before this leader are counted, too",
 )
 declare(
     "events",
@@ -271,14 +282,6 @@ declare(
     repeat=Repeat.READ,
     handler=LeaderView(lambda views: views.in_flight),
     answer="rows, total, offset",
-)
-declare(
-    "history",
-    Argument("span_s", Type.NUMBER, default=900.0, about="at most 21,600"),
-    right=Right.VIEWER,
-    repeat=Repeat.READ,
-    handler=LeaderView(lambda views: views.history),
-    answer="series",
 )
 declare(
     "node",

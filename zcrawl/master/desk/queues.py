@@ -1,6 +1,6 @@
-"""The queues, summed up by job, by tag or by host: what waits, what is out, what is not committed.
+"""The queues, summed up by job, by tag or by host: what is queued, what is in flight.
 
-A part of the desk's views. One look at each lane and each lease makes the sums of runs or of hosts,
+A part of the desk's views. One look at each lane makes the sums of runs or of hosts,
 and those of tags are made of the runs'; filter, order and paging come after it. A job with two tags
 counts under both, so the sums of all tags can be more than there is.
 """
@@ -16,9 +16,15 @@ from zcrawl.errors import RefusedError
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.paging import page, read_want
 from zcrawl.master.leader_state import LeaderState
+from zcrawl.master.snapshot import flights
 from zcrawl.mesh.messages import Result
 from zcrawl.model.reasons.cluster import BAD_REQUEST
 from zcrawl.submit.tags import NO_TAG, is_tagged
+
+_COUNTS: Final = (
+    *("ready", "delayed", "beyond"),
+    *("fetching", "waiting", "uncommitted", "commit_queue"),
+)
 
 
 class Sums(msgspec.Struct):
@@ -27,9 +33,10 @@ class Sums(msgspec.Struct):
     ready: int = 0  # due, in memory
     delayed: int = 0  # waits for a retry
     beyond: int = 0  # in the database only
-    leased: int = 0  # at a worker, no result yet
-    unacked: int = 0  # the result is here and not committed
-    backlog: int = 0  # results that wait for the next commit
+    fetching: int = 0  # started by a worker
+    waiting: int = 0  # held by a worker, not started
+    uncommitted: int = 0  # the result is here and not committed
+    commit_queue: int = 0  # results that wait for the next commit
     runs: list[int] = []  # some may be in it twice: counted when somebody looks
     hosts: list[int] = []
 
@@ -38,7 +45,7 @@ class Sums(msgspec.Struct):
         return self.ready + self.delayed + self.beyond
 
     def add(self, other: Sums) -> None:
-        for name in ("ready", "delayed", "beyond", "leased", "unacked", "backlog"):
+        for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.runs.extend(other.runs)
         self.hosts.extend(other.hosts)
@@ -75,16 +82,17 @@ def queues(state: LeaderState, args: Arguments) -> dict[str, Any]:
             "queued": lambda key: sums[key].queued,
             "name": lambda key: grouping.text(state, key, sums[key]),
             "due": lambda key: sums[key].ready,
-            "leased": lambda key: sums[key].leased,
-            "unacked": lambda key: sums[key].unacked,
-            "backlog": lambda key: sums[key].backlog,
+            "fetching": lambda key: sums[key].fetching,
+            "waiting": lambda key: sums[key].waiting,
+            "uncommitted": lambda key: sums[key].uncommitted,
+            "commit_queue": lambda key: sums[key].commit_queue,
             "hosts": lambda key: len(set(sums[key].hosts)),
             "jobs": lambda key: len(set(sums[key].runs)),
         },
         view=lambda key: {**grouping.view(state, key, sums[key]), **_numbers(sums[key])},
     )
     early = sum(len(stream.early) for stream in state.receiver.streams.values())
-    return {**answer, "commit_backlog": len(state.receiver.queue), "out_of_order": early}
+    return {**answer, "commit_queue": len(state.receiver.queue), "out_of_order": early}
 
 
 def _summed(state: LeaderState, runs: set[int], *, by_host: bool) -> _Groups:
@@ -98,34 +106,23 @@ def _summed(state: LeaderState, runs: set[int], *, by_host: bool) -> _Groups:
             group.beyond += lane.beyond
             group.runs.append(run)
             group.hosts.append(host)
-    for (run, host), leases in state.leases.by_lane.items():
+    for (run, host), numbers in flights(state).items():
         if run in runs:
             group = sums[host if by_host else run]
-            group.leased += leases
+            group.fetching += numbers.fetching
+            group.waiting += numbers.waiting
+            group.uncommitted += numbers.uncommitted
             group.runs.append(run)
-    for lease in state.leases.by_seq.values():
-        if lease.received and lease.row.run in runs:
-            group = sums[lease.row.host if by_host else lease.row.run]
-            group.leased -= 1
-            group.unacked += 1
-    for row in state.withheld.values():
-        if row is not None and row.run in runs:
-            sums[row.host if by_host else row.run].unacked += 1
     for received in state.receiver.queue:
         if isinstance(received.result, Result) and received.result.run in runs:
-            sums[received.result.host if by_host else received.result.run].backlog += 1
+            sums[received.result.host if by_host else received.result.run].commit_queue += 1
     return sums
 
 
 def _numbers(sums: Sums) -> dict[str, int]:
     return {
-        "ready": sums.ready,
-        "delayed": sums.delayed,
-        "beyond": sums.beyond,
+        **{name: getattr(sums, name) for name in _COUNTS},
         "queued": sums.queued,
-        "leased": sums.leased,
-        "unacked": sums.unacked,
-        "backlog": sums.backlog,
         "jobs": len(set(sums.runs)),
         "hosts": len(set(sums.hosts)),
     }

@@ -1,4 +1,4 @@
-"""The reads that any master can answer from the database: jobs, items, failed requests.
+"""The reads that any master can answer from the database: jobs, items, failed requests, charts.
 
 The leader adds what only its memory knows (requests in flight); a follower has nothing to add.
 Called by `desk` and `follower`: `question` begins, `proceed` turns the store's answer into the
@@ -18,6 +18,7 @@ from zcrawl.master.desk.operation import FromDatabase
 from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending
 from zcrawl.mesh.messages import ClientRequest
+from zcrawl.model.history import STEPS
 from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_JOB
 from zcrawl.store.queries import (
     FailedRow,
@@ -25,15 +26,18 @@ from zcrawl.store.queries import (
     FindItems,
     FindJob,
     FoundItems,
+    HistoryPoints,
     JobList,
     JobRow,
     ListJobs,
     Query,
     QueryOutcome,
     ReadFailed,
+    ReadHistory,
     Tallies,
     TallyRows,
 )
+from zcrawl.telemetry.history import MOST_SPAN_S, series, step_of
 from zcrawl.telemetry.views import LiveRun, chosen_run, is_visible, job_view, newest_run
 
 MOST_ROWS = 500
@@ -112,6 +116,19 @@ class DatabaseReads:
         assert isinstance(outcome, Failures)
         return {"rows": [_failed(row) for row in outcome.rows]}
 
+    def read_history(self, args: Arguments) -> Query:
+        span_s = _span(args)
+        step = step_of(span_s)
+        host = None if args.get("host") is None else args.integer("host")
+        return ReadHistory(step, int(span_s // step) + 1, wanted_run(args), host)
+
+    def history_answer(
+        self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
+    ) -> Answer:
+        assert isinstance(outcome, HistoryPoints)
+        span_s = _span(pending.args)
+        return series(outcome.points, step_of(span_s), span_s, utc)
+
 
 READS: Final = DatabaseReads()
 
@@ -121,6 +138,14 @@ def _limit(args: Arguments) -> int:
     if not 1 <= limit <= MOST_ROWS:
         raise RefusedError(f"limit is 1 to {MOST_ROWS}", code=BAD_REQUEST)
     return limit
+
+
+def _span(args: Arguments) -> float:
+    span_s = args.number("span_s")
+    least = STEPS[0][0]
+    if not least <= span_s <= MOST_SPAN_S:
+        raise RefusedError(f"span_s is {least} to {MOST_SPAN_S:,}", code=BAD_REQUEST)
+    return span_s
 
 
 def _listed(job: JobRow, live: Live, utc: float) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import msgspec
 
 from zcrawl.errors import RefusedError, ZcrawlError
 from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.desk.operations import find
 from zcrawl.master.events import MasterEffects, Note, ReplyTo
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import REQUEST_REFUSED
@@ -41,7 +42,12 @@ def reply(pending: Pending, data: dict[str, Any], effects: MasterEffects) -> Non
 
 
 def refuse(pending: Pending, error: ZcrawlError, effects: MasterEffects) -> None:
-    effects.append(Note(REQUEST_REFUSED, f"{pending.request.op}: {error.code}"))
+    request = pending.request
+    operation = find(request.op)
+    # A console asks for its page every second. What it is refused it shows itself.
+    if operation is None or operation.changes:
+        who = request.by or "a client"
+        effects.append(Note(REQUEST_REFUSED, f"{who} was refused {request.op}: {error.code}"))
     if pending.client:
         data = {"code": error.code, "message": str(error), "exit_code": error.exit_code}
         effects.append(ReplyTo(pending.client, Reply(pending.request.id, False, data)))

@@ -1,4 +1,4 @@
-"""What consoles ask for beyond the snapshot: hosts, queues, errors, events, history, a node.
+"""What consoles ask for beyond the snapshot: hosts, queues, errors, events, a node.
 
 A part of the desk. Everything here is read from the leader's memory, page by page. An answer is
 kept for a moment, longer the more rows stand behind it, and given to all who ask for the same: the
@@ -15,25 +15,24 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.dispatch.host_state import HostState
+from zcrawl.dispatch.in_flight import NONE, InFlight, by_host, grouped
 from zcrawl.dispatch.leases import Lease
-from zcrawl.dispatch.why import HostQueue, host_queue, queued, why, why_counts
-from zcrawl.errors import RefusedError
+from zcrawl.dispatch.limits import limits
+from zcrawl.dispatch.why import host_queue, queued, why
 from zcrawl.frontier.frontier import Lane
 from zcrawl.master.desk.actions import NodeUnknown
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.paging import page, read_want
 from zcrawl.master.desk.queues import queues
+from zcrawl.master.failure_groups import FailureGroup, GroupKey
 from zcrawl.master.leader_state import LeaderState
-from zcrawl.master.snapshot import worker_view
-from zcrawl.master.watch import FailureGroup
+from zcrawl.master.snapshot import flights, worker_view
 from zcrawl.model.process_name import worker_of
-from zcrawl.model.reasons.cluster import BAD_REQUEST
 from zcrawl.telemetry.log_lines import read_filter
 
 KEPT_S: Final = 1.0
 ROWS_PER_KEPT_S: Final = 2_500  # an answer with twice as many rows behind it is kept twice as long
 ANSWERS_KEPT: Final = 50
-MOST_SPAN_S: Final = 21_600
 
 View = Callable[[Arguments, float], dict[str, Any]]
 
@@ -62,10 +61,10 @@ class DeskViews:
 
     def overview(self, args: Arguments, now: float) -> dict[str, Any]:
         state = self._state
-        counts = why_counts(state.planner, now)
+        found = limits(state.planner, grouped(flights(state), by_host), now)
         return {
-            "why": {code: list(both) for code, both in counts.items()},
-            "commit_backlog": len(state.receiver.queue),
+            "limits": msgspec.to_builtins(found),
+            "commit_queue": len(state.receiver.queue),
             "window_rows": state.frontier.rows,
             "hosts": len(state.planner.hosts),
         }
@@ -75,6 +74,7 @@ class DeskViews:
     def hosts(self, args: Arguments, now: float) -> dict[str, Any]:
         state, run = self._state, args.get("run")
         hosts = state.planner.hosts.values()
+        numbers = grouped(flights(state), by_host)
         return page(
             hosts if run is None else [host for host in hosts if run in host.runs],
             read_want(args),
@@ -82,16 +82,18 @@ class DeskViews:
             keys={
                 "queued": lambda host: queued(host, state.frontier),
                 "host": lambda host: host.origin,
-                "in_flight": _held,
+                "in_flight": lambda host: numbers.get(host.id, NONE).total,
+                "fetching": lambda host: numbers.get(host.id, NONE).fetching,
                 "owner": _owners,
                 "interval": lambda host: host.demand.interval_s,
                 "next": lambda host: host.pace.next_at,
             },
-            view=lambda host: self._host_view(host, host_queue(host, state.frontier), now),
+            view=lambda host: self._host_view(host, numbers.get(host.id, NONE), now),
         )
 
-    def _host_view(self, host: HostState, queue: HostQueue, now: float) -> dict[str, Any]:
+    def _host_view(self, host: HostState, numbers: InFlight, now: float) -> dict[str, Any]:
         state = self._state
+        queue = host_queue(host, state.frontier)
         reason = why(host, queue, state.planner, now)
         return {
             "id": host.id,
@@ -99,7 +101,8 @@ class DeskViews:
             "queued": queue.total,
             "ready": queue.ready,
             "delayed": queue.delayed,
-            "in_flight": _held(host),
+            "in_flight": numbers.total,
+            **numbers._asdict(),
             "owner": _owners(host),
             "interval_s": host.interval_s,
             "opens": host.manner.opens if host.manner is not None else 0,
@@ -122,6 +125,7 @@ class DeskViews:
         """The queues of one run, host by host."""
         state, run = self._state, args.integer("run")
         lanes = [lane for (of, _), lane in state.frontier.lanes.items() if of == run]
+        numbers = flights(state)
 
         def total(lane: Lane) -> int:
             return lane.rows + lane.beyond
@@ -130,7 +134,7 @@ class DeskViews:
             return state.planner.hosts[lane.host]
 
         def view(lane: Lane) -> dict[str, Any]:
-            whole = self._host_view(host(lane), host_queue(host(lane), state.frontier), now)
+            whole = self._host_view(host(lane), numbers.get((run, lane.host), NONE), now)
             return {
                 **whole,
                 "queued": total(lane),
@@ -152,27 +156,26 @@ class DeskViews:
 
     def errors(self, args: Arguments, now: float) -> dict[str, Any]:
         state, run = self._state, args.get("run")
-        groups = [
-            (key, group) for key, group in state.watch.groups.items() if run in (None, key[0])
-        ]
+        failures = state.watch.failures
+        groups = [(key, group) for key, group in failures.groups.items() if run in (None, key[0])]
 
-        def name(key: tuple[int, int, str]) -> str:
-            return "".join(self._job_of(key[0])[:1])
+        def name(entry: tuple[GroupKey, FailureGroup]) -> str:
+            return "".join(self._job_of(entry[0][0])[:1]) or entry[1].name
 
-        def origin(key: tuple[int, int, str]) -> str:
-            host = state.planner.hosts.get(key[1])
-            return host.origin if host is not None else ""
+        def origin(entry: tuple[GroupKey, FailureGroup]) -> str:
+            host = state.planner.hosts.get(entry[0][1])
+            return host.origin if host is not None else entry[1].origin
 
-        def view(entry: tuple[tuple[int, int, str], FailureGroup]) -> dict[str, Any]:
+        def view(entry: tuple[GroupKey, FailureGroup]) -> dict[str, Any]:
             key, group = entry
             active = state.runs.active.get(key[0])
             row = active.row if active is not None else state.ended.get(key[0])
             return {
                 "run": key[0],
-                "job": row.job if row is not None else 0,
-                "name": name(key),
+                "job": row.job if row is not None else group.job,
+                "name": name(entry),
                 "host_id": key[1],
-                "host": origin(key),
+                "host": origin(entry),
                 "reason": key[2],
                 "status": group.status,
                 "count": group.count,
@@ -181,19 +184,20 @@ class DeskViews:
                 "at": group.at,
             }
 
-        return page(
+        answer = page(
             groups,
             read_want(args),
-            text=lambda entry: f"{entry[0][2]} {origin(entry[0])} {name(entry[0])} {entry[1].url}",
+            text=lambda entry: f"{entry[0][2]} {origin(entry)} {name(entry)} {entry[1].url}",
             keys={
                 "count": lambda entry: entry[1].count,
                 "at": lambda entry: entry[1].at,
                 "reason": lambda entry: entry[0][2],
-                "host": lambda entry: origin(entry[0]),
-                "name": lambda entry: name(entry[0]),
+                "host": origin,
+                "name": name,
             },
             view=view,
         )
+        return {**answer, "complete": failures.complete}
 
     def events(self, args: Arguments, now: float) -> dict[str, Any]:
         """The leader's own and what all other nodes logged, by the filter of logs."""
@@ -220,12 +224,6 @@ class DeskViews:
         row = active.row if active is not None else self._state.ended.get(run)
         return (row.name, str(row.job)) if row is not None else ()
 
-    def history(self, args: Arguments, now: float) -> dict[str, Any]:
-        span_s = args.number("span_s")
-        if not 0 < span_s <= MOST_SPAN_S:
-            raise RefusedError(f"span_s is above 0, up to {MOST_SPAN_S}", code=BAD_REQUEST)
-        return self._state.watch.history.series(span_s)
-
     # ------------------------------------------------------------ one thing, closely
 
     def in_flight(self, args: Arguments, now: float) -> dict[str, Any]:
@@ -248,7 +246,7 @@ class DeskViews:
                 "worker": lease.worker.id,
                 "attempt": lease.row.attempts + 1,
                 "since_s": round(now - lease.sent_at, 2),
-                "received": lease.received,
+                "state": _lease_state(lease),
             }
 
         return page(
@@ -275,8 +273,11 @@ class DeskViews:
         return {"depths": {str(depth): n for depth, n in sorted(counts.items())}}
 
 
-def _held(host: HostState) -> int:
-    return sum(part.held for part in host.parts.values())
+def _lease_state(lease: Lease) -> str:
+    """Return which of the three numbers of `dispatch.in_flight` counts it."""
+    if lease.received:
+        return "uncommitted"
+    return "waiting" if lease.started_at is None else "fetching"
 
 
 def _owners(host: HostState) -> str:

@@ -50,6 +50,7 @@ class MasterProcess(msgspec.Struct, frozen=True, kw_only=True):
         None
     )  # what was logged by `log` since the last call
     rss_bytes: Callable[[], int] = lambda: 0
+    cpu_percent: Callable[[], float | None] = lambda: None  # since the last call
     # Adds to a submission what has to be asked of the world before it is judged.
     prepare: Prepare | None = None
     on_applied: Callable[[], None] = lambda: None  # results were committed
@@ -73,6 +74,7 @@ class MasterLoop:
         self._log, self._log_told = process.log, process.log_told or process.log
         self._lines = process.lines
         self._rss_bytes = process.rss_bytes
+        self._cpu_percent = process.cpu_percent
         self._looked_at = float("-inf")  # at itself
         self._late_s = 0.0  # since then, at worst
         self._on_applied = process.on_applied
@@ -243,7 +245,7 @@ class MasterLoop:
     def _look_at_itself(self, now: float) -> None:
         """For those who watch: what this process takes, and what it has logged."""
         self._looked_at = now
-        measured = m.Measured(self._rss_bytes(), self._late_s * 1000)
+        measured = m.Measured(self._rss_bytes(), self._late_s * 1000, self._cpu_percent())
         self._settle(measured, now, self._utc())
         self._late_s = 0.0
         lines = self._lines()

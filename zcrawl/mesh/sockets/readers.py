@@ -2,7 +2,7 @@
 
 A socket's descriptor is edge-triggered: it signals an event once, and any send or receive may
 consume the signal. So a socket is read until it is empty, and read again after each send.
-zmq.asyncio costs three times as much (FACTS: 11 k against 32 k round trips a second).
+zmq.asyncio costs three times as much: 11 k against 32 k round trips a second.
 """
 
 from __future__ import annotations

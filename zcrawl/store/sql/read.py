@@ -16,6 +16,7 @@ from zcrawl.model.states import Kept, RequestState, RunState
 from zcrawl.store.output_mark import is_unfinished
 from zcrawl.store.output_pieces import decode as decode_progress
 from zcrawl.store.queries import (
+    SEARCHED_ITEMS,
     FailedRow,
     Failures,
     FindItems,
@@ -46,7 +47,6 @@ from zcrawl.store.sql.submit import decode_path
 
 _LANE = QUEUED_SELECT + "WHERE q.run = ? AND q.host = ? AND q.state = 0 "
 _LANE_ORDER = "ORDER BY q.prio, q.depth, q.seq LIMIT ?"
-SEARCHED_ITEMS = 10_000
 _BIGGEST_ID = (1 << 63) - 1
 
 

@@ -27,7 +27,7 @@ RUN_COLUMNS = (
     "r.id, r.job, j.name, r.state, r.reason, r.spec, r.max_pages, r.seed_hosts, r.seeding, "
     "r.created_at, r.started_at, r.ended_at, "
     "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes, r.cookies, "
-    "r.unchanged, r.recall, r.canonical"
+    "r.unchanged, r.recall, r.canonical, r.idle_s, r.unfetched"
 )
 RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
 QUEUED_SELECT = (
@@ -71,6 +71,8 @@ class RunRecord(msgspec.Struct):
     unchanged: int
     recall: int | None
     canonical: int
+    idle_s: float
+    unfetched: int
     cookies_changed: bool = False
     hosts_changed: bool = False  # `seed_hosts` is written only when it must be
 
@@ -110,6 +112,8 @@ class RunRecord(msgspec.Struct):
             recall=recall_left(self.recall),
             canonical=self.canonical,
             recalled=self.recall == RECALLED,
+            idle_s=self.idle_s,
+            unfetched=self.unfetched,
         )
 
     def set_cookies(self, host: str, cookies: Blob) -> None:
@@ -128,8 +132,14 @@ class RunRecord(msgspec.Struct):
         self.state, self.reason, self.ended_at, self.seeding = state, reason, now, False
         tallies[(self.id, "skipped", skip_reason(state, reason))] += self.pending
         self.skipped += self.pending
+        self.unfetched += self.pending
         self.pending = 0
         self.recall = None if self.recall is None else RECALLED
+
+    def reopen(self, now: float) -> None:
+        """Go on with a completed run. The time since its end is not a part of its duration."""
+        self.idle_s += max(0.0, now - self.ended_at)
+        self.state, self.reason, self.ended_at = RunState.RUNNING, "", 0.0
 
     def complete_if_empty(self, now: float, tallies: TallyChanges) -> None:
         goes_on = self.seeding or recall_left(self.recall) is not None
@@ -160,6 +170,8 @@ _RUN_CHANGES = (
     "bytes",
     "unchanged",
     "recall",
+    "idle_s",
+    "unfetched",
 )
 
 
@@ -184,6 +196,8 @@ def save_runs(session: Session, runs: Iterable[RunRecord]) -> None:
             run.bytes,
             run.unchanged,
             run.recall,
+            run.idle_s,
+            run.unfetched,
             run.id,
         )
         for run in runs

@@ -210,7 +210,7 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     if dead and run.state is RunState.COMPLETED:
         # Rows that the end of the run skipped stay skipped, also those that are not swept yet.
         _skip_rows(session, run)
-        run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
+        run.reopen(command.now)
     tallies = TallyChanges()
     for _, reason in dead:
         tallies[(run.id, "failed", reason)] -= 1

@@ -240,6 +240,8 @@ class RunTable(peewee.Model):
     unchanged = peewee.BigIntegerField(**default("0"))
     recall = peewee.BigIntegerField(null=True)  # among the known pages of its job; see RunRow
     canonical = peewee.IntegerField(**default("1"))  # version of the canonical form of its keys
+    idle_s = peewee.DoubleField(**default("0"))  # between an end and the retry that reopened it
+    unfetched = peewee.BigIntegerField(**default("0"))  # requests not final when it ended
 
     class Meta:
         table_name = "runs"
@@ -376,6 +378,24 @@ class ExampleTable(peewee.Model):
         primary_key = peewee.CompositeKey("run", "kind", "name", "seq")
 
 
+class HistoryTable(peewee.Model):
+    """What the charts show: one row for ten seconds or a minute of the whole cluster.
+
+    The leader removes old rows with every write, so the table has at most 1,900 of them.
+    """
+
+    step = peewee.IntegerField()  # seconds
+    at = peewee.BigIntegerField()  # its beginning, UTC, a multiple of `step`
+    seconds = peewee.DoubleField()  # of it that were counted
+    cluster = peewee.BlobField()  # see model.history
+    runs = peewee.BlobField()
+    hosts = peewee.BlobField()
+
+    class Meta:
+        table_name = "history"
+        primary_key = peewee.CompositeKey("step", "at")
+
+
 MODELS: tuple[type[peewee.Model], ...] = (
     SchemaVersionTable,
     SequenceTable,
@@ -395,6 +415,7 @@ MODELS: tuple[type[peewee.Model], ...] = (
     KnownPageTable,
     FingerprintTable,
     *INTENTS,
+    HistoryTable,
 )
 
 
@@ -525,6 +546,11 @@ def _tell_canonical_versions(session: Session) -> None:
     _add_fields(session, RunTable, "canonical")
 
 
+def _count_what_runs_left(session: Session) -> None:
+    """How long a run rested before a retry, and what it had not fetched when it ended."""
+    _add_fields(session, RunTable, "idle_s", "unfetched")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -541,10 +567,12 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     12: _tell_what_hinders_outputs,
     13: _keep_pieces_of_outputs,
     14: _tell_canonical_versions,
+    16: _count_what_runs_left,
 }
 NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
     14: INTENTS,  # drains, wishes and retries outlive their leader
     15: (ExampleTable,),  # what happened to the first requests of each reason
+    16: (HistoryTable,),  # charts that outlive their leader
 }
 VERSION = max(*MIGRATIONS, *NEW_TABLES)
 

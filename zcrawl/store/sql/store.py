@@ -38,6 +38,7 @@ from zcrawl.store.commands import (
     NoteOutput,
     Reload,
     RetryDead,
+    SaveHistory,
     SetDrain,
     SetWish,
     SubmitJob,
@@ -54,6 +55,8 @@ from zcrawl.store.queries import (
     QueryOutcome,
     ReadEpoch,
     ReadFailed,
+    ReadFailureGroups,
+    ReadHistory,
     ReadItems,
     ReadKnown,
     ReadOutputs,
@@ -61,7 +64,17 @@ from zcrawl.store.queries import (
     Tallies,
 )
 from zcrawl.store.rules import check_epoch
-from zcrawl.store.sql import apply, idempotency, intents, load, read, runs, submit
+from zcrawl.store.sql import (
+    apply,
+    failure_groups,
+    history,
+    idempotency,
+    intents,
+    load,
+    read,
+    runs,
+    submit,
+)
 from zcrawl.store.sql.dialects.dialect import Dialect, Session
 from zcrawl.store.sql.dialects.sqlite import SqliteDialect
 from zcrawl.store.sql.dialects.sqlite_files import check_mark
@@ -346,6 +359,8 @@ class PeeweeStore:
                 return load.note_output(session, command)
             case Forget():
                 return idempotency.forget(session, command)
+            case SaveHistory():
+                return history.save_history(session, command)
             case _:
                 assert_never(command)
 
@@ -376,6 +391,10 @@ class PeeweeStore:
                 return read.read_outputs(session, query)
             case ReadEpoch():
                 return read.read_epoch(session)
+            case ReadHistory():
+                return history.read_history(session, query)
+            case ReadFailureGroups():
+                return failure_groups.read_failure_groups(session, query)
             case FindReply():
                 return idempotency.find_reply(session, query)
             case ReadKnown():

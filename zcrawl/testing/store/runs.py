@@ -166,7 +166,8 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
         and command.host in (0, request.host)
     ][: command.limit]
     if dead and run.state is RunState.COMPLETED:
-        _skip_rows(tables, run, None)  # rows that the end of the run skipped stay skipped
+        _skip_rows(tables, run, None)  # what it skipped when it ended stays skipped
+        run.idle_s += max(0.0, command.now - run.ended_at)
         run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
     for request in dead:
         tables.tally(run.id, "failed", request.reason, -1)

@@ -34,6 +34,7 @@ from zcrawl.store.commands import (
     NoteOutput,
     Reload,
     RetryDead,
+    SaveHistory,
     SetDrain,
     SetWish,
     SubmitJob,
@@ -64,6 +65,8 @@ from zcrawl.store.queries import (
     QueryOutcome,
     ReadEpoch,
     ReadFailed,
+    ReadFailureGroups,
+    ReadHistory,
     ReadItems,
     ReadKnown,
     ReadOutputs,
@@ -74,7 +77,7 @@ from zcrawl.store.queries import (
 )
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rules import check_epoch, skip_reason
-from zcrawl.testing.store import commands, intents, known, runs
+from zcrawl.testing.store import commands, failure_groups, history, intents, known, runs
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store.tables import FakeItem, FakeJob, FakeRequest, Tables
 
@@ -148,6 +151,10 @@ class FakeStore:
                 return known.read_known(self.tables, query)
             case ReadEpoch():
                 return StoredEpoch(self.tables.epoch)
+            case ReadHistory():
+                return history.read_history(self.tables, query)
+            case ReadFailureGroups():
+                return failure_groups.read_failure_groups(self.tables, query)
             case _:
                 assert_never(query)
 
@@ -252,6 +259,8 @@ class FakeStore:
                 return intents.set_wish(tables, command)
             case Forget():
                 return once.forget(tables, command)
+            case SaveHistory():
+                return history.save_history(tables, command)
             case Sweep():
                 return runs.sweep(tables, command)
             case RetryDead():

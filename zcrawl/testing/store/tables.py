@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from zcrawl.mesh.messages import PageRecord
+from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
@@ -62,6 +63,8 @@ class FakeRun:
     unchanged: int = 0
     recall: int | None = None
     canonical: int = 1
+    idle_s: float = 0.0
+    unfetched: int = 0
 
     def row(self) -> RunRow:
         return RunRow(
@@ -90,6 +93,8 @@ class FakeRun:
             recall=recall_left(self.recall),
             canonical=self.canonical,
             recalled=self.recall == RECALLED,
+            idle_s=self.idle_s,
+            unfetched=self.unfetched,
         )
 
     @property
@@ -205,6 +210,7 @@ class Tables:
     known_pages: dict[int, dict[bytes, FakeKnown]] = field(default_factory=dict)  # job → key → page
     # (run, band) → pages that resemble no earlier one
     originals: dict[tuple[int, int], list[Original]] = field(default_factory=dict)
+    history: dict[tuple[int, int], HistoryEntry] = field(default_factory=dict)  # (step, at) → row
 
     def next_id(self, name: str) -> int:
         value = self.sequences.get(name, 0) + 1
@@ -340,6 +346,7 @@ class Tables:
         if run.pending:
             self.tally(run.id, "skipped", skip_reason(state, reason), run.pending)
         run.skipped += run.pending
+        run.unfetched += run.pending
         run.pending = 0
         run.recall = None if run.recall is None else RECALLED
 

@@ -35,6 +35,7 @@ class WorkerLoop:
         *,
         clock: Callable[[], float],
         rss_bytes: Callable[[], int],
+        cpu_percent: Callable[[], float | None],
         log: Log,
         lines: Callable[[], LogRecords | None] = lambda: None,
         after: str = "",
@@ -45,7 +46,7 @@ class WorkerLoop:
         self.counters: Counter[str] = Counter()
         self._mesh = mesh
         self._clock = clock
-        self._measure_rss = rss_bytes
+        self._measure_rss, self._measure_cpu = rss_bytes, cpu_percent
         self._log, self._lines, self._after = log, lines, after
         self._alive = alive
         self._pipeline: Pipeline | None = None
@@ -57,6 +58,7 @@ class WorkerLoop:
         self._outgoing: list[w.PublishToAll | w.SendToMaster] = []
         self._flush_timer: asyncio.TimerHandle | None = None
         self._rss_bytes = 0
+        self._cpu_percent: float | None = None
         self._lag_ms = 0.0
         self.refused = False  # set at the end if the masters refused this worker
 
@@ -204,7 +206,7 @@ class WorkerLoop:
 
     def _tick(self) -> None:
         self._timer = None
-        self.handle(w.WorkerTicked(self._rss_bytes, self._lag_ms))
+        self.handle(w.WorkerTicked(self._rss_bytes, self._lag_ms, self._cpu_percent))
 
     async def _measure(self) -> None:
         followed = 0
@@ -220,6 +222,7 @@ class WorkerLoop:
                 self._tell_restart()
             try:
                 self._rss_bytes = self._measure_rss()
+                self._cpu_percent = self._measure_cpu()
                 self._tell_lines()
             except Exception as error:  # for example no free file descriptor: try again in a second
                 self.note("measure_failed", in_full(error))

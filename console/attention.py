@@ -1,0 +1,117 @@
+"""What needs a person: jobs that fail, hosts that are down, workers that are gone, stuck output.
+
+Pure. Worst first; each with the place that shows more. The overview lists it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from console.limits import limit_rows_of
+from console.plain import plain
+from console.state import ConsolePage, Place, View
+from console.tables import number
+from console.units import count, duration, percent
+from zcrawl.model.reasons.waiting import AWAY, THROTTLED
+from zcrawl.model.snapshot import LiveRunView, PublishedSnapshot
+
+FAILING_SHARE: Final = 0.2  # of what a run has finished
+FAILING_LEAST: Final = 10  # failed requests, before a share means anything
+LATE_MS: Final = 500.0  # of a worker's loop
+
+
+class Attention(NamedTuple):
+    """One thing to look at."""
+
+    level: str  # "bad" or "warn"
+    text: str
+    place: Place | None = None
+
+
+def attention(view: View) -> list[Attention]:
+    """Return all of it, the worst first."""
+    snapshot = view.known.snapshot
+    if snapshot is None:
+        return []
+    matters = [
+        *_masters(snapshot),
+        *_workers(snapshot),
+        *_jobs(snapshot),
+        *_hosts(view),
+    ]
+    return sorted(matters, key=lambda matter: matter.level != "bad")
+
+
+def _masters(snapshot: PublishedSnapshot) -> Iterator[Attention]:
+    nodes = Place(ConsolePage.NODES)
+    if snapshot.store.error:
+        since = duration(snapshot.store.since_s)
+        text = f"database fails for {since}: {plain(snapshot.store.error, 200)}"
+        yield Attention("bad", text, Place(ConsolePage.LOG))
+    if snapshot.mishaps.in_row:
+        text = f"leader: internal error: {plain(snapshot.mishaps.last, 200)}"
+        yield Attention("bad", text, Place(ConsolePage.LOG))
+    for master in snapshot.masters:
+        if not master.healthy:
+            yield Attention("bad", f"master {plain(master.id, 40)} is down", nodes)
+
+
+def _workers(snapshot: PublishedSnapshot) -> Iterator[Attention]:
+    nodes = Place(ConsolePage.NODES)
+    states = Counter(worker.state for worker in snapshot.workers)
+    running = any(run.state == "running" for run in snapshot.runs)
+    if running and not states["busy"] + states["idle"] + states["joining"]:
+        yield Attention("bad", "no worker for the running jobs: start one", nodes)
+    for state, level in (("lost", "bad"), ("suspect", "warn")):
+        names = [plain(worker.id, 40) for worker in snapshot.workers if worker.state == state]
+        if names:
+            more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+            verb = "are" if len(names) > 1 else "is"
+            yield Attention(level, f"{', '.join(names[:2])}{more} {verb} {state}", nodes)
+    late = [worker for worker in snapshot.workers if worker.lag_ms > LATE_MS]
+    if late:
+        worst = max(late, key=lambda worker: worker.lag_ms)
+        text = f"{plain(worst.id, 40)} is overloaded: {worst.lag_ms:.0f} ms behind"
+        yield Attention("warn", text, nodes)
+
+
+def _jobs(snapshot: PublishedSnapshot) -> Iterator[Attention]:
+    for run in snapshot.runs:
+        name = plain(run.name, 60)
+        if run.waits:
+            yield Attention("bad", f"{name}: {plain(run.waits, 200)}", _job(run))
+        done = run.pages + run.failed
+        if not run.ended and run.failed >= FAILING_LEAST and run.failed > FAILING_SHARE * done:
+            share = percent(run.failed / done)
+            reason = _most(snapshot.failed.get(str(run.run), {}))
+            text = f"{name} fails: {share} of {count(done)} requests{reason}"
+            yield Attention("bad", text, _job(run))
+
+
+def _job(run: LiveRunView) -> Place:
+    row = (("job", run.job), ("run", run.run), ("name", run.name), ("state", run.state))
+    return Place(ConsolePage.JOB, str(run.run), row)
+
+
+def _most(reasons: dict[str, int]) -> str:
+    """`, mostly http_503`."""
+    most = max(reasons, key=lambda reason: reasons[reason], default="")
+    return f", mostly {plain(most, 40)}" if most else ""
+
+
+def _hosts(view: View) -> Iterator[Attention]:
+    """From what the leader counted: why hosts wait."""
+    found = limit_rows_of(view)
+    words: tuple[tuple[str, str, str], ...] = (
+        (AWAY, "bad", "down"),
+        (THROTTLED, "warn", "throttled (429, 503 or slow)"),
+    )
+    for code, level, text in words:
+        if code in found:
+            hosts, queued = number(found[code], "hosts"), number(found[code], "queued")
+            noun = "host is" if hosts == 1 else "hosts are"
+            urls = "URL waits" if queued == 1 else "URLs wait"
+            sentence = f"{count(hosts)} {noun} {text}, {count(queued)} {urls}"
+            yield Attention(level, sentence, Place(ConsolePage.HOSTS))

@@ -1,0 +1,89 @@
+"""What needs a person is on the overview, the worst first, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.attention import attention
+from console.state import Answered, ConsolePage, View
+from console.view import reduce
+from tests.console.samples import heard, limit, run, snapshot, worker
+
+
+def texts(view: View) -> list[str]:
+    return [f"{matter.level}: {matter.text}" for matter in attention(view)]
+
+
+def test_a_healthy_cluster_needs_nobody() -> None:
+    """A few failures are part of every crawl."""
+    assert texts(heard(snapshot(0), snapshot(1))) == []
+    assert attention(View()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"workers": [worker("w1"), worker("w2", state="lost")]}, "bad: w2 is lost"),
+        (
+            {"workers": [worker("w0"), *(worker(f"w{n}", state="suspect") for n in range(1, 5))]},
+            "warn: w1, w2 and 2 more are suspect",
+        ),
+        ({"workers": []}, "bad: no worker for the running jobs: start one"),
+        ({"workers": [worker(lag_ms=900.0)]}, "warn: w1 is overloaded: 900 ms behind"),
+        (
+            {"store": {"state": "failing", "error": "2003", "since_s": 4.0}},
+            "bad: database fails for 4.0 s: 2003",
+        ),
+        (
+            {"runs": [run(1, pages=60, failed=40)], "failed": {"1": {"dns": 3, "http_503": 37}}},
+            "bad: docs fails: 40 % of 100 requests, mostly http_503",
+        ),
+        ({"runs": [run(1, waits="output_unwritable")]}, "bad: docs: output_unwritable"),
+        (
+            {"masters": [{"id": "m2", "healthy": False}, {"id": "m1"}]},
+            "bad: master m2 is down",
+        ),
+    ],
+)
+def test_each_trouble_is_named(changes: dict[str, Any], text: str) -> None:
+    """With what it is about."""
+    assert texts(heard(snapshot(0, **changes))) == [text]
+
+
+def test_a_few_failures_of_many_are_no_trouble() -> None:
+    """A share means something only when enough has failed, and an ended run needs nobody."""
+    few = run(1, pages=1, failed=9)
+    rare = run(2, pages=900, failed=100)
+    ended = run(3, state="completed", pages=0, failed=500)
+    assert texts(heard(snapshot(0, runs=[few, rare, ended]))) == []
+
+
+def test_hosts_that_are_down_or_throttled_are_counted() -> None:
+    """As the leader counted why hosts wait; each leads to the hosts."""
+    limits = [
+        limit("away", hosts=1, queued=1),
+        limit("throttled", hosts=2, queued=50),
+        limit("pace", hosts=9, queued=900),
+    ]
+    view = reduce(heard(snapshot(0)), Answered("overview:", {"limits": limits}, 1.0))
+    assert texts(view) == [
+        "bad: 1 host is down, 1 URL waits",
+        "warn: 2 hosts are throttled (429, 503 or slow), 50 URLs wait",
+    ]
+    assert {matter.place.page for matter in attention(view) if matter.place} == {ConsolePage.HOSTS}
+
+
+def test_the_worst_comes_first() -> None:
+    """There is room for three on a small screen."""
+    states = [worker("w1", state="suspect"), worker("w2", state="lost"), worker("w3")]
+    levels = [matter.level for matter in attention(heard(snapshot(0, workers=states)))]
+    assert levels == ["bad", "warn"]
+
+
+@pytest.mark.parametrize("limits", [None, "x", {"away": 3}, ["x", {"code": 5, "hosts": "x"}]])
+def test_what_a_leader_of_another_version_says_does_no_harm(limits: object) -> None:
+    """Anything may come over the wire."""
+    view = reduce(heard(snapshot(0)), Answered("overview:", {"limits": limits}, 1.0))
+    assert isinstance(attention(view), list)

@@ -1,0 +1,271 @@
+"""Safety of keys: bursts, pastes, dialogs, forms. Each of these changed something once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual import events
+from textual.widgets import Button, Input
+
+from console.app import ConsoleApp
+from console.screens.dialogs import ConfirmDialog, PromptDialog
+from console.screens.submit import SubmitForm
+from console.state import ConsolePage
+from tests.console.samples import (
+    FakeFeed,
+    answers,
+    burst,
+    fake_app,
+    is_open,
+    press_after,
+    text_of,
+    until,
+)
+from zcrawl.errors import RefusedError
+from zcrawl.model.reasons.cluster import NAME_EXISTS
+
+DONE = {"run": 1, "state": "running", "changed": 1}
+
+
+def acting_feed() -> FakeFeed:
+    return FakeFeed(said=answers() | dict.fromkeys(("act", "tune", "submit", "drain"), DONE))
+
+
+async def settled(app: ConsoleApp, pilot: Any) -> None:
+    """All keys are handled."""
+    await until(pilot, lambda: not app._typed)
+    await pilot.pause(0.1)
+
+
+@pytest.mark.parametrize(
+    ("typed", "page"),
+    [(":hosts\n", ConsolePage.HOSTS), (":errors\n", ConsolePage.ERRORS)],
+)
+async def test_a_command_sent_in_one_burst_reaches_the_prompt(
+    typed: str, page: ConsolePage
+) -> None:
+    """`:hosts` paused a job, because `h` reached the page before the prompt was open."""
+    feed = acting_feed()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        burst(app, "3" + typed)
+        await until(pilot, lambda: app.view.page is page)
+        assert not feed.done("act") and len(app.screen_stack) == 1
+
+
+async def test_a_filter_sent_in_one_burst_is_the_filter_and_nothing_else() -> None:
+    """`/rust` ran a retry. Here each letter is in the filter, and the keys after it act again."""
+    feed = acting_feed()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        burst(app, "3/rust\n2")
+        await until(pilot, lambda: app.view.page is ConsolePage.NODES)
+        assert not feed.done("act")
+        await pilot.press("3")
+        assert app.view.table.filter == "rust"
+
+
+@pytest.mark.parametrize("typed", ["xy", "dy", "hy", "ry", "h\n", "x:hosts\n", "hydrate"])
+async def test_a_yes_before_the_question_is_seen_is_no_answer(typed: str) -> None:
+    """Whoever types a word on the wrong page has not read the question."""
+    feed = acting_feed()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3")
+        burst(app, typed)
+        await settled(app, pilot)
+        assert not feed.done("act") and isinstance(app.screen, ConfirmDialog)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+
+
+async def test_a_paste_goes_into_the_prompt_or_nowhere() -> None:
+    """Bracketed paste on a page does nothing; in a prompt it is text; in a dialog it is nothing."""
+    feed = acting_feed()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3")
+        app.post_message(events.Paste("xydyhy\n:hosts\n"))
+        await settled(app, pilot)
+        assert (app.view.page, len(app.screen_stack)) == (ConsolePage.JOBS, 1)
+        burst(app, "/")
+        app.post_message(events.Paste("rust"))
+        burst(app, "\n")
+        await until(pilot, lambda: app.view.table.filter == "rust")
+        await pilot.press("escape")
+        await press_after(pilot, "x")
+        app.post_message(events.Paste("y"))
+        await settled(app, pilot)
+        assert not feed.done("act") and isinstance(app.screen, ConfirmDialog)
+
+
+async def test_every_change_asks_and_a_destructive_one_defaults_to_no() -> None:
+    """Enter says no where something is lost, and yes where it can be undone."""
+    feed = acting_feed()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3")
+        for key, destructive in (
+            ("h", False),
+            ("g", False),
+            ("r", False),
+            ("x", True),
+            ("d", True),
+        ):
+            before = len(feed.done("act"))
+            await press_after(pilot, key)
+            assert len(feed.done("act")) == before, "it asks first"
+            assert "job shop (2), run 2, paused" in text_of(app)
+            focused = app.screen.focused
+            assert focused is not None and focused.id == ("no" if destructive else "yes")
+            await pilot.press("enter")
+            await until(pilot, lambda: len(app.screen_stack) == 1)
+            await pilot.pause(0.1)
+            assert len(feed.done("act")) == (before if destructive else before + 1)
+
+
+async def test_a_click_on_yes_or_no_is_an_answer() -> None:
+    """As the keys are."""
+    feed = acting_feed()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3")
+        await press_after(pilot, "x")
+        await pilot.click("#no")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert not feed.done("act")
+        await press_after(pilot, "x")
+        await pilot.click("#yes")
+        await until(pilot, lambda: len(feed.done("act")) == 1)
+
+
+async def test_a_destructive_dialog_names_what_is_lost() -> None:
+    """Job, run, state, and how much of it."""
+    app = fake_app(acting_feed())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3")
+        await press_after(pilot, "d")
+        said = text_of(app)
+        assert "Delete job and data?" in said and "job shop (2), run 2, paused" in said
+        assert "500 pages, 500 items" in said and "zcrawl delete 2 --run 2" in said
+        await pilot.press("n")
+        await press_after(pilot, "x")
+        assert "480 queued URLs are dropped" in text_of(app)
+
+
+async def test_escape_in_a_filter_clears_it() -> None:
+    """While it is typed, and afterwards."""
+    app = fake_app()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3", "slash", *"docs")
+        await until(pilot, lambda: app.view.table.filter == "docs")
+        await pilot.press("escape")
+        assert app.view.table.filter == "" and len(app.screen_stack) == 1
+        await pilot.press("slash", *"docs", "enter", "escape")
+        assert (app.view.table.filter, app.view.page) == ("", ConsolePage.JOBS)
+
+
+async def test_one_press_opens_one_form() -> None:
+    """The second `n` is typed into the first field of the first form."""
+    app = fake_app(acting_feed())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        burst(app, "nnn")
+        await until(pilot, lambda: is_open(app))
+        await settled(app, pilot)
+        assert len(app.screen_stack) == 2 and isinstance(app.screen, SubmitForm)
+        assert app.screen.query_one("#field-sources", Input).value == "nn"
+
+
+class TakenName(FakeFeed):
+    """A leader that has a job named docs."""
+
+    async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+        if op != "submit":
+            return await super().ask(op, args)
+        self.asked.append((op, args))
+        if args["mode"] == "new" and args["spec"]["name"] == "docs":
+            raise RefusedError("a job of this name exists: 1; --update …", code=NAME_EXISTS)
+        return {"job": 1, "run": 7}
+
+
+@pytest.mark.parametrize("offer", ["update", "again", "another name"])
+async def test_a_refused_form_keeps_its_input_and_offers_what_would_work(offer: str) -> None:
+    """The reason is at the name; a button updates the job or runs it again; so does a new name."""
+    feed = TakenName()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press_after(pilot, "n")
+        form = app.screen
+        form.query_one("#field-sources", Input).value = "https://a.test/"
+        form.query_one("#field-name", Input).value = "docs"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: bool(form.query("#again")))
+        assert app.screen is form and "a job named 'docs' exists" in text_of(app)
+        assert form.query_one("#field-sources", Input).value == "https://a.test/"
+        assert form.focused is form.query_one("#field-name")
+        if offer == "another name":
+            form.query_one("#field-name", Input).value = "docs2"
+            await pilot.press("ctrl+s")
+        else:
+            form.query_one(f"#{offer}", Button).focus()
+            await pilot.press("enter")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        mode = "new" if offer == "another name" else offer
+        assert [args["mode"] for args in feed.done("submit")] == ["new", mode]
+
+
+async def test_a_mistake_is_told_at_its_field() -> None:
+    """Nothing is sent, and the form stays."""
+    feed = acting_feed()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press_after(pilot, "n")
+        form = app.screen
+        form.query_one("#field-sources", Input).value = "https://a.test/"
+        form.query_one("#field-tags", Input).value = "Docs"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "Docs" in text_of(app).split("Tags")[-1])
+        assert not feed.done("submit") and form.query_one("#field-tags").has_class("-mistaken")
+        assert form.query_one("#mistake-tags").display
+
+
+async def test_read_only_explains_itself_on_every_key() -> None:
+    """Each key that would change something says why it does not."""
+    feed = acting_feed()
+    app = fake_app(feed, readonly=True)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        for page, keys in (("3", "hgxrdtn"), ("2", "dul"), ("5", "m"), ("6", "ra")):
+            await pilot.press(page)
+            for key in keys:
+                app.clear_notifications()
+                await pilot.press(key)
+                await pilot.pause()
+                assert "read-only" in app.view.message.text, (page, key)
+                assert len(app.screen_stack) == 1
+    assert not [op for op, _ in feed.asked if op in ("act", "tune", "drain", "submit")]
+
+
+async def test_the_prompt_completes_and_closes_in_order() -> None:
+    """Tab and enter within one burst work on what was typed before them."""
+    app = fake_app()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        burst(app, ":qu\t\n")
+        await until(pilot, lambda: app.view.page is ConsolePage.QUEUES)
+        burst(app, ":nod")
+        await until(pilot, lambda: isinstance(app.screen, PromptDialog))
+        await settled(app, pilot)
+        assert app.screen.query_one(Input).value == "nod"
+        burst(app, "\x1b3")
+        await until(pilot, lambda: app.view.page is ConsolePage.JOBS)
