@@ -2,8 +2,8 @@
 
 Each checkout has a master and two workers of its own, with CURVE keys, on one Consul and one
 MariaDB; both clusters stay up, and crawls of the same manual alternate between them. So both have
-the same servers, the same machine and the same minute. Prints the ratio of CPU time a page (master
-and workers together, by /proc) and of the runs' own duration. Everything is done by the commands of
+the same servers, the same machine and the same minute. Prints the ratio of CPU time a page (of
+master and workers, by /proc) and of the runs' own duration. Everything is done by the commands of
 the checkout itself, because older ones speak another protocol. A measurement, never a test.
 """
 
@@ -46,7 +46,7 @@ class KeyedCluster:
     def __init__(self, code: Path, folder: Path, consul: str, database: Mariadb) -> None:
         self._code, self._folder = code, folder
         self._consul, self._database = consul, database
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, list[subprocess.Popen[bytes]]] = {"master": [], "worker": []}
 
     def start(self) -> None:
         folder = self._folder
@@ -75,13 +75,14 @@ class KeyedCluster:
         self._wait_ready()
 
     def stop(self) -> None:
-        for process in self._processes:
+        processes = [process for kind in self._processes.values() for process in kind]
+        for process in processes:
             process.terminate()
-        for process in self._processes:
+        for process in processes:
             process.wait(30)
 
-    def crawl(self, url: str) -> tuple[float, float]:
-        """Return the CPU time and the wall time of one crawl, in ms a page."""
+    def crawl(self, url: str) -> dict[str, float]:
+        """Return the CPU times and the wall time of one crawl, in ms a page."""
         job = self._folder / "job.toml"
         job.write_text(JOB.format(url=url))
         again = ["--again"] if (self._folder / "submitted").exists() else []
@@ -90,8 +91,13 @@ class KeyedCluster:
         summary = json.loads(
             self._zcrawl("submit", str(job), *again, "--wait", "--json", *self._client())
         )
-        cpu_s = self._cpu_s() - before
-        return 1000 * cpu_s / summary["pages"], 1000 * summary["seconds"] / summary["pages"]
+        spent = {kind: cpu_s - before[kind] for kind, cpu_s in self._cpu_s().items()}
+        seconds = {
+            "wall": summary["seconds"],
+            "CPU": sum(spent.values()),
+            **{f"CPU of {kind}": cpu_s for kind, cpu_s in spent.items()},
+        }
+        return {what: 1000 * value / summary["pages"] for what, value in seconds.items()}
 
     # ------------------------------------------------------------ its commands
 
@@ -122,7 +128,7 @@ class KeyedCluster:
         command += ["--config", str(self._folder / f"{name}.toml")]
         command += ["--processes", "1"] if kind == "worker" else []
         with (self._folder / f"{name}.log").open("wb") as log:
-            self._processes.append(
+            self._processes[kind].append(
                 subprocess.Popen(
                     command, cwd=self._folder, env=self._environment(), stdout=log, stderr=log
                 )
@@ -140,14 +146,17 @@ class KeyedCluster:
                 raise RuntimeError("the cluster does not come up:\n" + "\n".join(logs))
             time.sleep(0.2)
 
-    def _cpu_s(self) -> float:
-        """Return the CPU time of the nodes and their children until now."""
-        ticks = 0
-        for process in self._processes:
-            for pid in tree(process.pid):
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+    def _cpu_s(self) -> dict[str, float]:
+        """Return the CPU time of the nodes of each kind and their children until now."""
+        return {kind: sum(map(_cpu_s, nodes)) for kind, nodes in self._processes.items()}
+
+
+def _cpu_s(node: subprocess.Popen[bytes]) -> float:
+    ticks = 0
+    for pid in tree(node.pid):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
@@ -162,20 +171,17 @@ def running(clusters: dict[str, KeyedCluster]) -> Iterator[None]:
 
 
 def compare(clusters: dict[str, KeyedCluster], url: str, rounds: int) -> None:
-    cpu: dict[str, list[float]] = {name: [] for name in clusters}
-    wall: dict[str, list[float]] = {name: [] for name in clusters}
+    costs: dict[str, list[dict[str, float]]] = {name: [] for name in clusters}
     for keyed in clusters.values():
         keyed.crawl(url)  # warms both up
     for number in range(rounds):
         for name in sorted(clusters, reverse=bool(number % 2)):
-            cpu_ms, wall_ms = clusters[name].crawl(url)
-            cpu[name].append(cpu_ms)
-            wall[name].append(wall_ms)
-    for what, values in (("CPU", cpu), ("wall", wall)):
-        that, this = Spread.of(values["that"]), Spread.of(values["this"])
-        print(f"{what:5} ms a page, with keys   that tree {that.text(3)}  this tree {this.text(3)}")
+            costs[name].append(clusters[name].crawl(url))
+    for what in costs["this"][0]:
+        that, this = (Spread.of([cost[what] for cost in costs[name]]) for name in ("that", "this"))
+        print(f"{what:13} ms a page, with keys  that tree {that.text(3)}  this {this.text(3)}")
         print(
-            f"      this : that   median {this.median / that.median:.3f}"
+            f"              this : that   median {this.median / that.median:.3f}"
             f"   lowest {this.low / that.low:.3f}"
         )
 
