@@ -169,9 +169,12 @@ class Gates:
 
     def has_rows(self, host: HostState) -> bool:
         """Return whether a row of the host in memory can be sent, or a crash suspect waits."""
-        return bool(host.trials) or any(
-            self._frontier.has_ready((run, host.id)) for run in host.runs
-        )
+        if host.trials:
+            return True
+        for run in host.runs:  # noqa: SIM110 - for each request: a generator costs as much again
+            if self._frontier.has_ready((run, host.id)):
+                return True
+        return False
 
     def ending_run(self, host: HostState) -> int | None:
         """Return a run whose rows of this host end without a request and that still has some."""

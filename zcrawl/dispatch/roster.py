@@ -46,7 +46,7 @@ from zcrawl.mesh.timing import (
     WINDOW_RESULTS,
     WORKERS_PER_HEARTBEAT_S,
 )
-from zcrawl.model.process_name import ProcessName, process_name
+from zcrawl.model.process_name import NOBODY, ProcessName, process_name
 from zcrawl.model.states import NodeState
 from zcrawl.model.vitals import WorkerVitals
 
@@ -181,11 +181,10 @@ class WorkerInfo(msgspec.Struct):
     strays: dict[tuple[int, int], float] = msgspec.field(default_factory=dict)  # see `overdue`
     on_trial: int = 0  # seq of the crash suspect that it holds (rule `crashes`)
     reserved: int = 0  # seq of the suspect that it must hold alone
+    name: ProcessName = NOBODY  # the identity of the process, as hosts.owners stores it
 
-    @property
-    def name(self) -> ProcessName:
-        """The identity of the process, as hosts.owners stores it."""
-        return process_name(self.id, self.incarnation)
+    def __post_init__(self) -> None:
+        self.name = process_name(self.id, self.incarnation)
 
     @property
     def usable(self) -> bool:

@@ -132,7 +132,10 @@ class LeaderState:
 
     def tally(self, run: int) -> RunTally:
         """Return the tally of a run; a new one is empty."""
-        return self.tallies.setdefault(run, RunTally())
+        tally = self.tallies.get(run)
+        if tally is None:
+            tally = self.tallies[run] = RunTally()
+        return tally
 
     def postponed(self, run: int) -> str:
         """Return why the last page of a run was postponed; empty: it was not."""

@@ -93,6 +93,17 @@ class _Tallies(dict[int, Tally]):
         tally = self[key] = Tally()
         return tally
 
+    def sum(self) -> Tally:
+        """Return the counts of all keys together."""
+        total = Tally()
+        for tally in self.values():
+            total.pages += tally.pages
+            total.failed += tally.failed
+            total.bytes += tally.bytes
+            for bound, answers in tally.latencies.items():
+                total.latencies[bound] = total.latencies.get(bound, 0) + answers
+        return total
+
     def busiest(self, most: int) -> list[int]:
         if len(self) <= most:
             return list(self)
@@ -104,22 +115,19 @@ class HistoryRecorder:
     """Counts results as they are committed."""
 
     def __init__(self) -> None:
-        self._cluster = Tally()
         self._runs, self._hosts = _Tallies(), _Tallies()
 
     def page(self, run: int, host: int, size: int, elapsed_ms: float) -> None:
         bound = bisect.bisect_left(BOUNDS_MS, elapsed_ms)
-        self._cluster.page(size, bound)
         self._runs[run].page(size, bound)
         self._hosts[host].page(size, bound)
 
     @property
     def pages(self) -> int:
         """The pages since the last entry."""
-        return self._cluster.pages
+        return sum(tally.pages for tally in self._runs.values())
 
     def failure(self, run: int, host: int) -> None:
-        self._cluster.failed += 1
         self._runs[run].failed += 1
         self._hosts[host].failed += 1
 
@@ -135,7 +143,7 @@ class HistoryRecorder:
             self._runs.setdefault(run, Tally())
         entry = HistoryEntry(
             seconds,
-            self._cluster.counts(cluster),
+            self._runs.sum().counts(cluster),
             {
                 run: self._runs[run].counts(runs.get(run, Gauge()))
                 for run in self._runs.busiest(MOST_RUNS)
@@ -145,7 +153,6 @@ class HistoryRecorder:
                 for host in self._hosts.busiest(MOST_HOSTS)
             },
         )
-        self._cluster = Tally()
         self._runs, self._hosts = _Tallies(), _Tallies()
         return entry
 
