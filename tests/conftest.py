@@ -1,9 +1,11 @@
 """For all tests: Hypothesis measures no time, because how long an example takes depends on the
-machine; Ctrl-C is not ignored; and `scheduling` says which process runs which test.
+machine; Ctrl-C is not ignored; what is imported and collected is not searched for garbage again
+and again; and `scheduling` says which process runs which test.
 """
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import pytest
@@ -25,6 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
     process: dict[str, object] | None = getattr(config, "workerinput", None)  # not in the first one
     if process is not None:
         scheduling.lower_priority(str(process["workerid"]), int(str(process["workercount"])))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # thousands of tests and their modules stay until the end
 
 
 @pytest.hookimpl(optionalhook=True)  # with -p no:xdist there is nobody who calls it

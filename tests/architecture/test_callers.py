@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [path for folder in ("zcrawl", "console") for path in (ROOT / folder).rglob("*.py")]
 
 _CLAIM = re.compile(
     r"\b(?:Called|Used|Asked|Kept|Made)(?: \w+)?(?P<who> by\b(?:[^.:;`]|`[^`]*`)*)", re.IGNORECASE
@@ -22,7 +23,23 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path): ast.parse(path.read_text()) for path in SOURCES}
+class SourceModule(NamedTuple):
+    docstring: str
+    imports: set[str]  # of names that may be modules
+
+
+@functools.cache  # read by the tests: each process of pytest imports this module
+def modules() -> dict[str, SourceModule]:
+    return {
+        module_name(path): _read(path)
+        for folder in ("zcrawl", "console")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+
+
+def _read(path: Path) -> SourceModule:
+    tree = ast.parse(path.read_text())
+    return SourceModule(ast.get_docstring(tree) or "", set(imports_of(tree)))
 
 
 def imports_of(tree: ast.Module) -> Iterator[str]:
@@ -32,9 +49,6 @@ def imports_of(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-IMPORTS = {name: set(imports_of(tree)) & MODULES.keys() for name, tree in MODULES.items()}
 
 
 def named_callers(docstring: str) -> Iterator[str]:
@@ -48,11 +62,11 @@ def imports(caller: str, module: str) -> bool:
     """Return whether a module, or any module of a package, imports `module`; a command may do so
     through others."""
     if not caller.startswith("zcrawl.cli.commands."):
-        inside = (name for name in MODULES if name == caller or name.startswith(f"{caller}."))
-        return any(module in IMPORTS[name] for name in inside if name != module)
+        inside = (name for name in modules() if name == caller or name.startswith(f"{caller}."))
+        return any(module in modules()[name].imports for name in inside if name != module)
     reached, waiting = {caller}, [caller]
     while waiting:
-        new = IMPORTS[waiting.pop()] - reached
+        new = modules()[waiting.pop()].imports & modules().keys() - reached
         reached |= new
         waiting += new
     return module in reached
@@ -65,7 +79,7 @@ def false_callers(module: str, docstring: str) -> list[str]:
     """
     callers = []
     for name in named_callers(docstring):
-        meant = [other for other in MODULES if other == name or other.endswith(f".{name}")]
+        meant = [other for other in modules() if other == name or other.endswith(f".{name}")]
         if meant and not any(imports(other, module) for other in meant):
             callers.append(name)
     return callers
@@ -74,9 +88,9 @@ def false_callers(module: str, docstring: str) -> list[str]:
 def test_a_caller_that_a_docstring_names_imports_the_module() -> None:
     """`Called by x` sends a reader to x: x has to be there, and to import this module."""
     complaints = {
-        module: callers
-        for module, tree in MODULES.items()
-        if (callers := false_callers(module, ast.get_docstring(tree) or ""))
+        name: callers
+        for name, module in modules().items()
+        if (callers := false_callers(name, module.docstring))
     }
     assert complaints == {}
 

@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import unicodedata
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,12 +14,15 @@ from tests.hostile_text import forbidden, hostile
 from zcrawl.text.terminal import is_safe, shown, shown_json, shown_json_bytes
 
 DANGEROUS = ("Cc", "Cf", "Zl", "Zp")
-EVERY = [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n <= 0xDFFF]
+
+
+def every_character() -> Iterator[str]:
+    return (chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n <= 0xDFFF)
 
 
 def test_no_control_of_any_kind_is_shown_as_it_is() -> None:
     """Of all of Unicode: C0, DEL, C1, bidirectional, zero-width, tags, separators."""
-    for char in EVERY:
+    for char in every_character():
         if unicodedata.category(char) in DANGEROUS:
             assert not is_safe(char), ascii(char)
             assert shown(char).isascii(), ascii(char)
@@ -49,7 +53,7 @@ def test_what_the_caller_lays_out_stays() -> None:
 
 def test_escaped_json_means_the_same() -> None:
     """Whatever a string holds, what is read is what was written, and no control is left."""
-    for char in EVERY:
+    for char in every_character():
         if unicodedata.category(char) in DANGEROUS:
             text = shown_json(json.dumps(f"x{char}y", ensure_ascii=False))
             assert not forbidden(text), ascii(char)
