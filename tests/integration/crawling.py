@@ -40,10 +40,12 @@ async def until(what: Callable[..., bool], patience_s: float = PATIENCE_S) -> No
 
 
 def wait_until(what: Callable[..., bool], patience_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
+    """Look often at first; what takes seconds is asked of processes that have other work to do."""
+    deadline, pause_s = time.monotonic() + patience_s, 0.02
     while not what():
         assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.3, 0.15)
 
 
 def run_of(cluster: EmbeddedCluster, run: int) -> dict[str, Any]:

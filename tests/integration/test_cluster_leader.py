@@ -21,8 +21,8 @@ from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from zcrawl.model.spec import Fetch, Politeness
 
-PAGES = 1500
-STEADY = Politeness(rate=150.0, concurrency=16, robots=False)  # so that a crawl takes 10 s
+PAGES = 750
+STEADY = Politeness(rate=75.0, concurrency=16, robots=False)  # a crawl takes 10 s
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -32,7 +32,7 @@ def test_a_leader_that_ends_is_replaced_and_nothing_is_lost(
     """kill -9 and SIGTERM: another leads in a new epoch; the old one may come back."""
     with page_site(tmp_path, PAGES) as site, cluster(tmp_path, consul.url, mysql) as made:
         _, run = made.submit(site, STEADY)
-        made.wait_pages(run, 200)
+        made.wait_pages(run, 100)
         for _ in range(2):
             leader, epoch = made.leader(), made.epoch()
             leader.signal(how)
@@ -41,7 +41,7 @@ def test_a_leader_that_ends_is_replaced_and_nothing_is_lost(
             assert code == (0 if how is signal.SIGTERM else -how)
             wait_until(lambda epoch=epoch: made.epoch() > epoch)
             leader.start()
-            made.wait_more(run, 200)
+            made.wait_more(run, 100)
         made.complete(run)
         assert len(made.epochs()) >= 3
 
@@ -50,19 +50,19 @@ def test_a_leader_that_slept_wakes_up_and_does_no_harm(
     tmp_path: Path, consul: ConsulServer, mysql: Mariadb
 ) -> None:
     """SIGSTOP for 30 s, then SIGCONT: it finds out, follows, and can lead again later."""
-    slow = Politeness(rate=60.0, concurrency=16, robots=False)  # so that a crawl takes 50 s
-    with page_site(tmp_path, 3000) as site, cluster(tmp_path, consul.url, mysql) as made:
+    slow = Politeness(rate=30.0, concurrency=16, robots=False)  # so that a crawl takes 50 s
+    with page_site(tmp_path, 1500) as site, cluster(tmp_path, consul.url, mysql) as made:
         _, run = made.submit(site, slow)
-        made.wait_pages(run, 100)
+        made.wait_pages(run, 50)
         sleeper, epoch = made.leader(), made.epoch()
         sleeper.pause()
         asleep = time.monotonic()
         wait_until(lambda: made.epoch() > epoch)
-        made.wait_more(run, 100)
+        made.wait_more(run, 50)
         time.sleep(max(0.0, 30.0 - (time.monotonic() - asleep)))
         sleeper.resume()
         wait_until(lambda: "deposed" in sleeper.text() or "step_down" in sleeper.text())
-        made.wait_more(run, 100)
+        made.wait_more(run, 50)
         assert made.leader() is not sleeper
         made.complete(run)
 
@@ -73,7 +73,7 @@ def test_a_leader_that_slept_inside_a_transaction_holds_nobody_up(
     """Its row lock would block the takeover: the new leader ends that connection."""
     with page_site(tmp_path, PAGES) as site, cluster(tmp_path, consul.url, mysql) as made:
         _, run = made.submit(site, STEADY)
-        made.wait_pages(run, 100)
+        made.wait_pages(run, 50)
         leader, epoch = made.leader(), made.epoch()
         pause_inside_transaction(made, leader, run)
         wait_until(lambda: made.epoch() > epoch, 30.0)
@@ -110,7 +110,7 @@ def test_a_leader_whose_loop_stands_still_for_5_s_loses_the_lock_and_nothing_els
 ) -> None:
     """The Consul thread lives on, but passes the check only while the loop turns."""
     with (
-        page_site(tmp_path, 2000) as site,
+        page_site(tmp_path, 1000) as site,
         cluster(tmp_path, consul.url, mysql, masters=0, workers=0) as made,
     ):
         for name in ("m1", "m2"):
@@ -118,7 +118,7 @@ def test_a_leader_whose_loop_stands_still_for_5_s_loses_the_lock_and_nothing_els
         made.add_worker("w1")
         made.wait_ready(1)
         _, run = made.submit(site, STEADY)
-        made.wait_pages(run, 100)
+        made.wait_pages(run, 50)
         leader, epoch = made.leader(), made.epoch()
         leader.signal(signal.SIGUSR1)
         wait_until(lambda: made.epoch() > epoch)
@@ -141,7 +141,7 @@ def test_all_masters_die_and_the_crawl_goes_on_when_they_are_back(
     """Workers keep what they have; what was answered is there; nothing is fetched for ever."""
     with page_site(tmp_path, PAGES) as site, cluster(tmp_path, consul.url, mysql) as made:
         _, run = made.submit(site, STEADY)
-        made.wait_pages(run, 300)
+        made.wait_pages(run, 150)
         for node in made.masters.values():
             node.kill()
         time.sleep(3.0)
@@ -154,9 +154,9 @@ def test_a_rolling_restart_is_not_noticed(
     tmp_path: Path, consul: ConsulServer, mysql: Mariadb
 ) -> None:
     """All masters and workers, one after the other, as an upgrade does it."""
-    with page_site(tmp_path, 3000) as site, cluster(tmp_path, consul.url, mysql) as made:
+    with page_site(tmp_path, 1500) as site, cluster(tmp_path, consul.url, mysql) as made:
         _, run = made.submit(site, STEADY)
-        made.wait_pages(run, 100)
+        made.wait_pages(run, 50)
         for node in made.nodes():
             assert node.stop() == 0, node.text()[-2000:]
             node.start()

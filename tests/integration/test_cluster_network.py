@@ -23,8 +23,8 @@ from tests.servers.page_site import PageSite, page_site
 from tests.servers.tcp_proxy import TcpProxy, tcp_proxy
 from zcrawl.model.spec import Politeness
 
-PAGES = 2500
-STEADY = Politeness(rate=100.0, concurrency=16, robots=False)  # a crawl takes 25 s
+PAGES = 1250
+STEADY = Politeness(rate=50.0, concurrency=16, robots=False)  # a crawl takes 25 s
 MASTERS = ("m1", "m2", "m3")
 WORKERS = ("w1", "w2")
 
@@ -86,10 +86,10 @@ def test_the_link_between_leader_and_consul_fails(linked: Linked, how: str) -> N
     """Another master leads soon, or the same one continues: each page is stored once."""
     made, site = linked.made, linked.site
     _, run = made.submit(site, STEADY)
-    made.wait_pages(run, 100)
+    made.wait_pages(run, 50)
     leader = made.leader()
     break_link(linked.consul[leader.name], how)
-    made.wait_more(run, 800)
+    made.wait_more(run, 400)
     mend_link(linked.consul[leader.name])
     made.complete(run)
 
@@ -99,10 +99,10 @@ def test_the_link_between_leader_and_database_fails(linked: Linked, how: str) ->
     """A leader without a database gives the lock away: the others have one."""
     made, site = linked.made, linked.site
     _, run = made.submit(site, STEADY)
-    made.wait_pages(run, 100)
+    made.wait_pages(run, 50)
     leader, epoch = made.leader(), made.epoch()
     break_link(linked.database[leader.name], how)
-    made.wait_more(run, 400)  # of which none is committed by a leader without a database
+    made.wait_more(run, 200)  # of which none is committed by a leader without a database
     if how != "cut":  # a reset connection is opened again
         assert made.epoch() > epoch
     mend_link(linked.database[leader.name])
@@ -149,7 +149,7 @@ def test_the_link_between_leader_and_a_worker_fails(spread: Linked, how: str) ->
     hosts = made.hosts
     assert hosts is not None
     _, run = made.submit(site, STEADY)
-    made.wait_pages(run, 100)
+    made.wait_pages(run, 50)
     leader = made.leader().name
     if how == "cut":
         hosts.cut(leader, "w1")
@@ -157,7 +157,7 @@ def test_the_link_between_leader_and_a_worker_fails(spread: Linked, how: str) ->
         hosts.cut_one_way(leader, "w1")
     else:
         hosts.cut_one_way("w1", leader)
-    made.wait_more(run, 1200)
+    made.wait_more(run, 600)
     hosts.mend()
     made.complete(run)
 
@@ -169,14 +169,14 @@ def test_the_links_between_leader_and_followers_fail(spread: Linked, how: str) -
     hosts = made.hosts
     assert hosts is not None
     _, run = made.submit(site, STEADY)
-    made.wait_pages(run, 100)
+    made.wait_pages(run, 50)
     leader, epoch = made.leader(), made.epoch()
     for name in MASTERS:
         if name != leader.name and how == "cut":
             hosts.cut(leader.name, name)
         elif name != leader.name:
             hosts.cut_one_way(leader.name, name)
-    made.wait_more(run, 800)
+    made.wait_more(run, 400)
     assert made.epoch() == epoch
     hosts.mend()
     made.complete(run)
@@ -188,12 +188,12 @@ def test_a_leader_that_is_cut_off_from_everything_is_replaced(spread: Linked) ->
     hosts = made.hosts
     assert hosts is not None
     _, run = made.submit(site, STEADY)
-    made.wait_pages(run, 100)
+    made.wait_pages(run, 50)
     leader, epoch = made.leader(), made.epoch()
     for name in (*MASTERS, *WORKERS, "outside"):
         if name != leader.name:
             hosts.cut(leader.name, name)
     wait_until(lambda: made.epoch() > epoch)
-    made.wait_more(run, 800)
+    made.wait_more(run, 400)
     hosts.mend()
     made.complete(run)

@@ -52,11 +52,11 @@ def test_a_crawl_goes_on_while_consul_sleeps_for_a_minute(
 ) -> None:
     """The leader leads on under its epoch: without Consul nobody else can have the lock."""
     with (
-        page_site(tmp_path, 2400) as site,
+        page_site(tmp_path, 1200) as site,
         cluster(tmp_path, own_consul.url, mysql, masters=2, workers=1) as made,
     ):
-        _, run = made.submit(site, steady(30.0))
-        made.wait_pages(run, 100)
+        _, run = made.submit(site, steady(15.0))
+        made.wait_pages(run, 50)
         leader, epoch, done = made.leader(), made.epoch(), made.counters(run)["done"]
         own_consul.pause()
         try:
@@ -79,13 +79,13 @@ def test_a_restart_of_the_consul_agent_is_not_noticed_by_the_crawl(
 ) -> None:
     """Members are known again afterwards: a leader can still be elected."""
     with (
-        page_site(tmp_path, 1500) as site,
+        page_site(tmp_path, 750) as site,
         cluster(tmp_path, own_consul.url, mysql, masters=2, workers=1) as made,
     ):
-        _, run = made.submit(site, steady(150.0))
-        made.wait_pages(run, 100)
+        _, run = made.submit(site, steady(75.0))
+        made.wait_pages(run, 50)
         own_consul.restart()
-        made.wait_more(run, 300)
+        made.wait_more(run, 150)
         leader, epoch = made.leader(), made.epoch()
         leader.kill()
         wait_until(lambda: made.epoch() > epoch)
@@ -98,12 +98,12 @@ def test_the_epoch_rises_although_consul_lost_its_data(
     """A wiped Consul counts its lock from 1 again; the database keeps the number that counts, also
     for a master that never led."""
     with (
-        page_site(tmp_path, 1500) as site,
+        page_site(tmp_path, 750) as site,
         cluster(tmp_path, own_consul.url, mysql, masters=2, workers=1) as made,
     ):
-        _, run = made.submit(site, steady(120.0))
+        _, run = made.submit(site, steady(60.0))
         for _ in range(2):  # so that the old number is above 1
-            made.wait_more(run, 50)
+            made.wait_more(run, 25)
             leader, epoch = made.leader(), made.epoch()
             assert leader.stop() == 0
             wait_until(lambda epoch=epoch: made.epoch() > epoch)
@@ -128,7 +128,7 @@ def test_a_new_leader_among_three_consul_servers_stops_no_crawl(
 ) -> None:
     """Each master has an agent of its own; the server that leads the others is killed."""
     with (
-        page_site(tmp_path, 1500) as site,
+        page_site(tmp_path, 750) as site,
         consul_cluster(3) as servers,
         cluster(tmp_path, servers[0].url, mysql, masters=0, workers=0) as made,
     ):
@@ -145,11 +145,11 @@ def test_a_new_leader_among_three_consul_servers_stops_no_crawl(
             made.add_master(name, consul__address=server.url)
         made.add_worker("w1", consul__address=others[1].url)
         made.wait_ready(1)
-        _, run = made.submit(site, steady(120.0))
-        made.wait_pages(run, 100)
+        _, run = made.submit(site, steady(60.0))
+        made.wait_pages(run, 50)
         led.kill()
         wait_until(lambda: others[0].get("/v1/status/leader") not in (None, "", address))
-        made.wait_more(run, 300)
+        made.wait_more(run, 150)
         leader, epoch = made.leader(), made.epoch()
         leader.kill()  # and the two that are left can still elect
         wait_until(lambda: made.epoch() > epoch)
@@ -222,11 +222,11 @@ def test_a_crawl_outlives_trouble_with_the_database(
     """Nothing that was acked is lost, nothing is there twice, and the leader's log says why it
     waits."""
     with (
-        page_site(tmp_path, 1500) as site,
+        page_site(tmp_path, 750) as site,
         cluster(tmp_path, consul.url, own_mysql, masters=2, workers=1) as made,
     ):
-        _, run = made.submit(site, steady(150.0))
-        made.wait_pages(run, 150)
+        _, run = made.submit(site, steady(75.0))
+        made.wait_pages(run, 75)
         trouble(own_mysql)
         made.complete(run)
         logs = "".join(node.text() for node in made.masters.values())
@@ -241,7 +241,7 @@ def test_a_crawl_outlives_the_loss_of_the_primary_of_two_databases(
     if not is_mariadb(find_server() or "mariadbd"):
         pytest.skip("this one makes its primary wait in MariaDB's words")
     with (
-        page_site(tmp_path, 1200) as site,
+        page_site(tmp_path, 600) as site,
         mariadb() as primary,
         mariadb("--rpl-semi-sync-slave-enabled=1", server_id=2) as replica,
     ):
@@ -259,8 +259,8 @@ def test_a_crawl_outlives_the_loss_of_the_primary_of_two_databases(
                 replica.url(made.database_name),
             ]
             _start(made, masters=2, workers=1)
-            _, run = made.submit(site, steady(150.0))
-            made.wait_pages(run, 200)
+            _, run = made.submit(site, steady(75.0))
+            made.wait_pages(run, 100)
             assert _status(primary, "Rpl_semi_sync_master_status") == "ON"
             primary.stop(kill=True)
             time.sleep(1.0)  # the masters see it gone, and no other that takes writes

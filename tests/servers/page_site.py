@@ -23,6 +23,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import uvloop
+
 FAN = 4
 
 
@@ -159,7 +161,7 @@ def main() -> None:
     parser.add_argument("log", type=Path)
     parser.add_argument("host")
     arguments = parser.parse_args()
-    asyncio.run(_serve(arguments.pages, arguments.delay_s, arguments.log, arguments.host))
+    uvloop.run(_serve(arguments.pages, arguments.delay_s, arguments.log, arguments.host))
 
 
 if __name__ == "__main__":
