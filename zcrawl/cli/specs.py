@@ -24,7 +24,7 @@ from zcrawl.submit import outputs
 from zcrawl.submit.code import begins_by_itself, code_of, is_file
 from zcrawl.submit.extraction import check_schema_fields
 from zcrawl.submit.read import default_name, file_stem, overlay, parse_table, to_dict
-from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed, file_advice
+from zcrawl.submit.seeds import SeedLines, check_seed, file_advice
 from zcrawl.submit.tags import with_added
 from zcrawl.submit.url_logins import UrlLogins
 from zcrawl.submit.validate import spec_from_dict
@@ -180,10 +180,9 @@ def prepare(
         name = default_name(first) if first else spec.spider.rpartition(":")[2]
         spec = spec_from_dict(overlay(table, {"name": name}), source)
     typed = tuple(first) if lists_vouch else spec.seeds
-    more = len(first) == CHUNK
     environment = logins.environment()
     return Submission(
-        spec, first, rest, lines, more, typed, environment, page, job_file=job_file or ""
+        spec, first, rest, lines, not lines.ended, typed, environment, page, job_file=job_file or ""
     )
 
 
@@ -202,8 +201,7 @@ def prepare_again(name: str, seeds_file: str | None, changes: Mapping[str, Any])
     first = next(rest, [])
     if seeds_file and not first:
         raise UsageError(f"nothing to crawl: no URL in {named}")
-    more = len(first) == CHUNK
-    return Submission(JobSpec(name), first, rest, lines, more, stored=name)
+    return Submission(JobSpec(name), first, rest, lines, not lines.ended, stored=name)
 
 
 def stored_name(sources: tuple[str, ...]) -> str:

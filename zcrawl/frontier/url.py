@@ -33,6 +33,7 @@ by other rules would lose a page or fetch it twice. Whatever changes with a vers
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from hashlib import blake2b
@@ -63,6 +64,12 @@ _STRIPPED = "".join(map(chr, range(0x21)))
 _SCHEME = lazy_pattern(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CREDENTIALS = lazy_pattern(r"^(https?:)?.*@", re.IGNORECASE | re.DOTALL)
 _ESCAPE = lazy_pattern(r"%[0-9A-Fa-f]{2}")
+# Escapes that have another normal form: with lower-case digits, or of a letter, a digit or `-._~`.
+# All others stay, and 2,600 of them in one URL took 2 ms when each was looked at.
+_ODD_ESCAPE = lazy_pattern(
+    r"%(?:[A-Fa-f0-9][a-f]|[a-f][A-Fa-f0-9]"
+    r"|2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])"
+)
 _STRAY_PERCENT = lazy_pattern(r"%(?![0-9A-Fa-f]{2})")
 # A path that joins to a directory by plain concatenation: no dot segment, nothing to escape.
 _PLAIN_PATH = lazy_pattern(
@@ -362,17 +369,22 @@ def _normal_escapes(text: str) -> str:
     # No dot segment can arise here: ada_url reads %2e as a dot when it resolves them.
     if _STRAY_PERCENT.search(text):
         return _ESCAPE.sub(lambda match: match[0].upper(), text)
-    return _ESCAPE.sub(_normal_escape, text)
+    return _ODD_ESCAPE.sub(_normal_escape, text)
 
 
 def _apply(rules: CanonicalRules, query: str) -> str:
     pairs = query.split("&")
     if rules.drop_params:
-        dropped = {name.lower() for name in rules.drop_params}
+        dropped = _lower(rules.drop_params)
         pairs = [p for p in pairs if unquote_plus(p.partition("=")[0]).lower() not in dropped]
     if rules.sort_query:
         pairs.sort(key=lambda pair: pair.partition("=")[0])
     return "&".join(pairs)
+
+
+@functools.lru_cache(maxsize=64)  # of each run: there may be 10,000 names, and a URL needs few
+def _lower(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
 
 
 def quoted(text: str, most: int = 200) -> str:

@@ -18,6 +18,7 @@ the version and has the source as its fifth field; and the version notice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import msgpack
 import msgspec
@@ -40,6 +41,9 @@ MAX_FRAME_BYTES = 16_000_000
 # viewer could depose it. A job file nests ten deep.
 MAX_DEPTH = 64
 _TOO_DEEP = f"values that nest more than {MAX_DEPTH} deep"
+# Of the arguments of a request. The leader decodes requests in its event loop: 16 MB of empty lists
+# took it 5 s. A job has at most 10,000 entries (`submit.validate`).
+MAX_VALUES = 100_000
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})  # and lists and maps of them
 # A topic that all versions subscribe to; no header begins like this.
 VERSION_TOPIC = b"zcrawl-protocol"
@@ -48,6 +52,7 @@ _BODIES: dict[int, type[Body]] = {int(kind): body for kind, body in BODY_TYPES.i
 _ENCODER = msgspec.msgpack.Encoder()
 _HEADER_DECODER = msgspec.msgpack.Decoder(Header)
 _DECODERS: dict[int, msgspec.msgpack.Decoder[Body]] = {}  # filled when a kind first arrives
+_Values = TypeVar("_Values", list[Any], dict[str, Any])
 _SOURCE = Header.__struct_fields__.index("source")
 
 
@@ -91,11 +96,34 @@ def decode_body(header: Header, frame: bytes) -> Message | BadBody:
 
 
 def _decode_request(frame: bytes) -> ClientRequest:
-    """Decode a request. DecodeError for arguments that are not plain: nested too deep, of a type
-    that JSON does not have, or with keys that are not text."""
-    request = msgspec.convert(_unpack(frame, text_keys=True), ClientRequest)
+    """Decode a request. DecodeError for arguments that are too many or not plain: nested too deep,
+    of a type that JSON does not have, or with keys that are not text."""
+    values = _ValueCount()
+    raw = _unpack(frame, strict_map_key=True, **values.limits())
+    request = msgspec.convert(raw, ClientRequest)
     _check_plain(request.args)
     return request
+
+
+class _ValueCount:
+    """Count the values of a frame while it is decoded, and stop at MAX_VALUES."""
+
+    def __init__(self) -> None:
+        self._values = 0
+
+    def limits(self) -> dict[str, Any]:
+        return {
+            "list_hook": self._count,
+            "object_hook": self._count,
+            "max_array_len": MAX_VALUES,
+            "max_map_len": MAX_VALUES,
+        }
+
+    def _count(self, values: _Values) -> _Values:
+        self._values += 1 + len(values)
+        if self._values > MAX_VALUES:
+            raise DecodeError(f"more than {MAX_VALUES} values in the arguments of a request")
+        return values
 
 
 def version_notice(source: str) -> list[bytes]:
@@ -184,11 +212,11 @@ def _check_length(frame: bytes) -> None:
         raise DecodeError(f"a frame of {len(frame)} bytes is too large")
 
 
-def _unpack(frame: bytes, *, text_keys: bool = False) -> object:
-    """Decode any frame; `text_keys`: refuse maps with other keys before they are built."""
+def _unpack(frame: bytes, *, strict_map_key: bool = False, **limits: Any) -> object:
+    """Decode any frame; `strict_map_key`: refuse maps with other keys before they are built."""
     _check_length(frame)
     try:
-        value: object = msgpack.unpackb(frame, strict_map_key=text_keys)
+        value: object = msgpack.unpackb(frame, strict_map_key=strict_map_key, **limits)
     except msgpack.StackError:
         raise DecodeError(_TOO_DEEP) from None
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:

@@ -8,7 +8,8 @@ paths are checked here, selectors in `parse.extract.plan`, because the leader ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
@@ -42,7 +43,7 @@ MAX_RULES: Final = 1_000  # `follow` of all blocks together
 MAX_NESTING: Final = 8
 MAX_EXPRESSION: Final = 1_000  # characters of a selector, a pattern or a path
 MAX_PROGRAM: Final = 50_000  # instructions of all patterns of a job together
-MAX_PATHS: Final = 200_000  # characters of all JMESPath expressions of a job together
+MAX_PATHS: Final = 50_000  # characters of all JMESPath expressions of a job together
 MAX_NAME: Final = 60
 _CHOICES: Final = {"type": get_args(FieldType), "page": get_args(PageFact)}
 _PATHS: Final = ("json", "jsonld", "microdata")  # JMESPath
@@ -154,7 +155,7 @@ def _fields(fields: Mapping[str, Any], path: str, source: str, level: int) -> di
 
 
 def _known(table: Mapping[str, Any], schema: type[msgspec.Struct], path: str, source: str) -> None:
-    names = [field.encode_name for field in msgspec.structs.fields(schema)]
+    names = _names_of(schema)
     for key in table:
         if key not in names:
             if key == "xpath":
@@ -169,6 +170,11 @@ def _known(table: Mapping[str, Any], schema: type[msgspec.Struct], path: str, so
             raise JobError(f"{source}: unknown key '{path}.{key}'{meant}", code=UNKNOWN_KEY)
 
 
+@functools.cache  # read for each field of a job
+def _names_of(schema: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(field.encode_name for field in msgspec.structs.fields(schema))
+
+
 def _one_of(value: Any, choices: tuple[str, ...], path: str, source: str) -> None:
     """Check a text against its choices. A value of another type is refused elsewhere."""
     if isinstance(value, str) and value not in choices:
@@ -177,7 +183,7 @@ def _one_of(value: Any, choices: tuple[str, ...], path: str, source: str) -> Non
         raise JobError(f"{source}: {path}: {value!r} does not exist; {meant}", code=BAD_CHOICE)
 
 
-def _list(names: list[str]) -> str:
+def _list(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 

@@ -8,6 +8,7 @@ run for hours by then.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -19,6 +20,7 @@ from zcrawl.submit.url_logins import refuse_login
 from zcrawl.text.patterns import lazy_pattern
 
 CHUNK: Final = 1000
+CHUNK_TEXT: Final = 250_000  # characters; a master accepts 500,000 in one request
 _SHOWN: Final = 80  # characters of a bad line that a message repeats
 _MAX_PORT: Final = 65_535
 _PATH = lazy_pattern(r"^(?:\.{0,2}/(?!/)|~/|file:|[\w./-]+\.html?$)")
@@ -107,7 +109,9 @@ def _port_follows(text: str) -> bool:
 
 
 class SeedLines:
-    """Make chunks of at most CHUNK seeds from lines. Blank lines and `#` comments are ignored."""
+    """Make chunks of at most CHUNK seeds and CHUNK_TEXT characters from lines.
+
+    Blank lines and `#` comments are ignored."""
 
     def __init__(
         self, lines: Iterable[str], source: str, clean: Callable[[str], str] = lambda text: text
@@ -120,30 +124,41 @@ class SeedLines:
         self._lines = enumerate(lines, 1)
         self._source = source
         self._strict = True  # until the first chunk is complete
+        self.ended = False  # all lines are read
 
     def chunks(self, before: Sequence[str] = ()) -> Iterator[list[str]]:
         """Yield chunks; the seeds in `before` are already checked and come first."""
-        chunk: list[str] = list(before)
-        while len(chunk) >= CHUNK:
-            yield chunk[:CHUNK]
-            self._strict = False
-            chunk = chunk[CHUNK:]
+        chunk: list[str] = []
+        length = 0
+        for seed in itertools.chain(before, self._read()):
+            if length + len(seed) > CHUNK_TEXT:
+                yield self._complete(chunk)
+                chunk, length = [], 0
+            chunk.append(seed)
+            length += len(seed)
+            if len(chunk) == CHUNK:  # at once: the next line of stdin may come in an hour
+                yield self._complete(chunk)
+                chunk, length = [], 0
+        self.ended = True
+        if chunk:
+            yield chunk
+
+    def _complete(self, chunk: list[str]) -> list[str]:
+        self._strict = False
+        return chunk
+
+    def _read(self) -> Iterator[str]:
         for number, line in self._lines:
             text = line.strip()
             if not text or text.startswith("#"):
                 continue
             try:
-                chunk.append(check_seed(self._clean(text)))
+                seed = check_seed(self._clean(text))
             except BadUrl as error:
                 self._refuse(number, error)
                 continue
             self.seeds += 1
-            if len(chunk) == CHUNK:
-                yield chunk
-                self._strict = False
-                chunk = []
-        if chunk:
-            yield chunk
+            yield seed
 
     def _refuse(self, number: int, error: BadUrl) -> None:
         where = f"{self._source}, line {number}: {error}"

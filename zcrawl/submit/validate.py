@@ -17,7 +17,7 @@ import msgspec
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.pace import parse_hours
 from zcrawl.frontier.scope import validate_scope
-from zcrawl.model.reasons.usage import UNKNOWN_KEY
+from zcrawl.model.reasons.usage import JOB_TOO_LARGE, UNKNOWN_KEY
 from zcrawl.model.spec import (
     CRAWL,
     ENGINES,
@@ -65,7 +65,11 @@ FOREIGN_KEYS: Final = {
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
 MAX_RETRIES: Final = 100
-MAX_ENTRIES: Final = 100_000  # of any list of a job; the leader checks each of them
+# The leader checks a job in its event loop, and again when it loads a run. Below these limits that
+# takes about 0.1 s.
+MAX_ENTRIES: Final = 10_000  # of all lists and tables together
+MAX_TEXT: Final = 500_000  # characters of all texts together, without the spider's file
+MAX_URLS: Final = 1_000  # of `seeds` and of `sitemaps.urls`: what one request may have
 _TOKEN = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name, RFC 9110
 _CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
 
@@ -96,7 +100,7 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
 def check(spec: JobSpec, *, seeds: bool = True) -> None:
     """Raise JobError for values that have the right type but make no sense. `seeds`: also check
     the seeds; a stored job has already admitted its seeds."""
-    _check_lengths(spec, "")
+    _check_size(spec)
     check_name(spec.name)
     check_kind(spec, LATER_KINDS)
     check_tags(spec.tags)
@@ -118,13 +122,57 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     check_duplicates(spec.duplicates)
 
 
-def _check_lengths(section: msgspec.Struct, path: str) -> None:
-    for name in section.__struct_fields__:
-        value = getattr(section, name)
-        if isinstance(value, msgspec.Struct):
-            _check_lengths(value, f"{path}{name}.")
-        elif isinstance(value, tuple | list | dict) and len(value) > MAX_ENTRIES:
-            raise JobError(f"{path}{name} has {len(value)} entries; at most {MAX_ENTRIES}")
+def _check_size(spec: JobSpec) -> None:
+    """Count entries and characters before anything looks at them one by one."""
+    for key, urls, advice in (
+        ("seeds", spec.seeds, "More seeds come from a file: --seeds FILE"),
+        ("sitemaps.urls", spec.sitemaps.urls, "Name a sitemap index that lists them"),
+    ):
+        if len(urls) > MAX_URLS:
+            raise JobError(
+                f"{key} has {len(urls)} entries; a job has at most {MAX_URLS}. {advice}",
+                code=JOB_TOO_LARGE,
+            )
+    entries = characters = 0
+    for key in spec.__struct_fields__:
+        if key == "code":  # has a limit of its own
+            continue
+        added_entries, added_characters = _size_of(getattr(spec, key))
+        entries, characters = entries + added_entries, characters + added_characters
+        if entries > MAX_ENTRIES:
+            what = f"{MAX_ENTRIES} entries in its lists and tables"
+        elif characters > MAX_TEXT:
+            what = f"{MAX_TEXT} characters"
+        else:
+            continue
+        raise JobError(
+            f"the job has more than {what}: the limit is exceeded at {key!r}; shorten it, or make "
+            "several jobs",
+            code=JOB_TOO_LARGE,
+        )
+
+
+def _size_of(value: object) -> tuple[int, int]:
+    """Return the number of entries of all lists and tables in a value, and the number of characters
+    of its texts."""
+    entries = characters = 0
+    values = [value]
+    while values and entries <= MAX_ENTRIES:
+        match values.pop():
+            case str() as text:
+                characters += len(text)
+            case dict() as table:
+                entries += len(table)
+                values += table.keys()
+                values += table.values()
+            case list() | tuple() as elements:
+                entries += len(elements)
+                values += elements
+            case msgspec.Struct() as section:
+                values += msgspec.structs.astuple(section)
+            case _:
+                pass
+    return entries, characters
 
 
 def check_name(name: str) -> None:

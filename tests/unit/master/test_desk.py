@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.errors import RetryClass
-from zcrawl.master.desk.seeds import MOST_SEEDS
+from zcrawl.master.desk.seeds import MOST_SEEDS, MOST_TEXT
 from zcrawl.mesh.messages import Reply
 from zcrawl.model.states import Outcome, RunState
 from zcrawl.store.commands import AddSeeds, ChangeRun, RetryDead, SubmitJob
@@ -90,6 +90,12 @@ def test_a_good_request_is_answered(op: str, args: dict[str, Any], keys: set[str
         ("submit", {**SUBMIT, "seeds": ["no url"]}, "bad_url"),
         ("submit", {**SUBMIT, "seeds": ["ftp://a.test/"]}, "unsupported_scheme"),
         ("submit", {**SUBMIT, "seeds": urls(MOST_SEEDS + 1)}, "too_many_seeds"),
+        ("submit", {**SUBMIT, "seeds": ["http://a.test/" + "a" * MOST_TEXT]}, "too_many_seeds"),
+        (
+            "submit",
+            {**SUBMIT, "spec": {**SPEC, "seeds": urls(MOST_SEEDS + 1)}},
+            "job_too_large",
+        ),
         ("submit", {**SUBMIT, "output": 5}, "bad_request"),
         ("submit", {**SUBMIT, "output": ["x.jsonl", "csv"]}, "bad_request"),
         (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from zcrawl.errors import BadUrl
-from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed
+from zcrawl.submit.seeds import CHUNK, CHUNK_TEXT, SeedLines, check_seed
 
 
 def lines_of(count: int) -> Iterator[str]:
@@ -46,6 +46,24 @@ def test_seeds_that_were_judged_before_come_first() -> None:
     ]
     before = [f"https://a/{n}" for n in range(CHUNK + 1)]
     assert [len(chunk) for chunk in SeedLines(lines_of(2), "f").chunks(before)] == [CHUNK, 3]
+
+
+def test_long_seeds_come_in_smaller_chunks() -> None:
+    """A master accepts 500,000 characters of seeds in one request."""
+    lines = [f"https://example.com/{n}/{'x' * 4_000}" for n in range(200)]
+    seeds = SeedLines(lines, "f")
+    chunks = list(seeds.chunks())
+    assert [seed for chunk in chunks for seed in chunk] == lines
+    assert max(sum(map(len, chunk)) for chunk in chunks) <= CHUNK_TEXT
+    assert len(chunks) == 4
+
+
+def test_the_list_says_whether_more_seeds_may_follow() -> None:
+    """`submit` closes the run's list at once if its first chunk has all seeds."""
+    for count, ended in ((0, True), (1, True), (CHUNK - 1, True), (CHUNK, False)):
+        seeds = SeedLines(lines_of(count), "f")
+        next(seeds.chunks(), [])
+        assert seeds.ended is ended, count
 
 
 def test_a_bad_line_in_the_first_chunk_ends_everything_with_its_number_and_text() -> None:

@@ -30,7 +30,9 @@ _NODE: Final = Argument("node", Type.TEXT, required=True)
 _LIMIT: Final = Argument("limit", Type.INTEGER, default=100, about="1 to 500")
 _REASON: Final = Argument("reason", Type.TEXT, default="")
 _HOST: Final = Argument("host", Type.INTEGER, default=0, about="id")
-_SEEDS: Final = Argument("seeds", Type.LIST, required=True, about="at most 1,000")
+_SEEDS: Final = Argument(
+    "seeds", Type.LIST, required=True, about="at most 1,000, with 500,000 characters"
+)
 _PACE: Final = (
     Argument("rate", Type.NUMBER, about="one of these three at least"),
     Argument("concurrency", Type.INTEGER),

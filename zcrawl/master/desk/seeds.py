@@ -11,13 +11,20 @@ from zcrawl.model.reasons.cluster import TOO_MANY_SEEDS
 from zcrawl.model.rows import NewLink
 from zcrawl.submit.url_logins import refuse_login
 
-MOST_SEEDS = 1_000  # in one request
+# In one request, because the desk reads them in the leader's event loop.
+MOST_SEEDS = 1_000
+MOST_TEXT = 500_000  # characters of all of them
 
 
 def read(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
     if len(urls) > MOST_SEEDS:
         raise RefusedError(
             f"{len(urls)} seeds in one request; at most {MOST_SEEDS}", code=TOO_MANY_SEEDS
+        )
+    length = sum(len(url) for url in urls if isinstance(url, str))
+    if length > MOST_TEXT:
+        raise RefusedError(
+            f"{length} characters of seeds in one request; at most {MOST_TEXT}", code=TOO_MANY_SEEDS
         )
     seeds: dict[bytes, NewLink] = {}
     for url in urls:

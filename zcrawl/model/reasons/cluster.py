@@ -66,7 +66,7 @@ TOO_MANY_REQUESTS: Final = refusal(
 )
 TOO_MANY_SEEDS: Final = refusal(
     "too_many_seeds",
-    "One request has more seeds than a master accepts at once.",
+    "One request has more seeds, or longer ones, than a master accepts at once.",
     "Send them in parts; `zcrawl submit --seeds FILE` does that.",
 )
 NO_SUCH_JOB: Final = refusal(

@@ -96,6 +96,11 @@ JOB: Final = refusal(
     "A value of the job is wrong.",
     "The message names the key. docs/job-file.md explains every key.",
 )
+JOB_TOO_LARGE: Final = refusal(
+    "job_too_large",
+    "A job has more entries or more text than a leader checks without a pause.",
+    "The message names the limit and the key. More seeds come from a file: --seeds FILE.",
+)
 BAD_SPEC: Final = refusal(
     "bad_spec",
     "A stored job cannot be read or run by this version.",
