@@ -322,7 +322,8 @@ class Pipeline:
             url, condition = step.url, page_traits.NO_CONDITION
             if sending is not None:
                 sending.redirected(status)
-            if context.spec.politeness.robots and not self._allows(assignment.run, context, url):
+            obeys = context.spec.politeness.robots
+            if obeys and not await self._allows(assignment.run, context, url):
                 return attempt.skipped(ROBOTS, status=status, detail=f"redirected to {url}")
             await self._next_hop(fetch)
             limits = rest_of(whole, fetch.used_s(self._clock()))
@@ -397,7 +398,7 @@ class Pipeline:
         """Return the title of the page at a URL of the host, if there is a page."""
         run = fetch.attempt.assignment.run
         context = self._runs.get(run)
-        if context is None or not self._allows(run, context, url):
+        if context is None or not await self._allows(run, context, url):
             return None
         await self._next_hop(fetch)
         engine = self._sessions.get(run) or self._engines.of_run[run]
@@ -418,7 +419,7 @@ class Pipeline:
         attempt, assignment = fetch.attempt, fetch.attempt.assignment
         origin = origin_of(assignment.url)
         agent = self._agent(assignment.run, context, origin)
-        rules = self._robots.cached_rules(origin, agent)
+        rules = await self._robots.cached_rules(origin, agent)
         waited = rules is None
         if rules is None:
             rules = await self._robots.get(
@@ -448,9 +449,9 @@ class Pipeline:
         agent = context.spec.fetch.user_agent
         return agent if session is None else session.user_agent(origin)
 
-    def _allows(self, run: int, context: RunContext, url: str) -> bool:
+    async def _allows(self, run: int, context: RunContext, url: str) -> bool:
         origin = origin_of(url)
-        rules = self._robots.cached_rules(origin, self._agent(run, context, origin))
+        rules = await self._robots.cached_rules(origin, self._agent(run, context, origin))
         return rules is None or rules.allows(url)
 
     # ------------------------------------------------------------ waiting

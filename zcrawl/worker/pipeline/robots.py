@@ -50,6 +50,7 @@ MOST_ORIGINS: Final = 10_000
 WAY_KEPT_S: Final = 600.0  # a redirect to another origin; then start again at the first URL
 MAX_BYTES: Final = 10_000_000  # 500 KiB of it are read as rules
 MOST_SHARED_BYTES: Final = 65_536  # compressed; a longer one is fetched by each owner
+PARSED_IN_LOOP: Final = 16_384  # bytes; a file that is written to be slow takes 1 us for each
 NOT_THE_PAGES_FATE: Final = frozenset((TOO_LARGE, BAD_ENCODING, PROTOCOL, ENGINE))
 # What failed one run, by its own guard or proxies, need not fail another: not shared, not kept.
 _OF_THE_RUN: Final = frozenset((BLOCKED_ADDRESS, PROXIES_DOWN, ADDRESS_MOVED, ROBOTS_ELSEWHERE))
@@ -70,7 +71,7 @@ class _Entry(msgspec.Struct):
     failing_since: float | None = None
     tries: int = 0  # failed tries in a row
     given_up: bool = False
-    rules: dict[str, RobotsRules] = msgspec.field(default_factory=dict)
+    rules: dict[str, asyncio.Future[RobotsRules]] = msgspec.field(default_factory=dict)
 
 
 class RobotsCache:
@@ -99,10 +100,10 @@ class RobotsCache:
         self._entries[origin] = _Entry(future, self._now() + file.lasts_s)
         self._entries[origin].given_up = future.result().tells_nothing
 
-    def cached_rules(self, origin: str, user_agent: str) -> RobotsRules | None:
-        """Return the rules if they are in memory."""
+    async def cached_rules(self, origin: str, user_agent: str) -> RobotsRules | None:
+        """Return the rules if robots.txt is in memory."""
         entry = self._fresh(origin)
-        return None if entry is None else _rules(entry, user_agent)
+        return None if entry is None else await _rules(entry, user_agent)
 
     def _fresh(self, origin: str) -> _Entry | None:
         entry = self._entries.get(origin)
@@ -136,7 +137,7 @@ class RobotsCache:
         if before is not None and (not before.answer.done() or before.until > self._now()):
             try:
                 await asyncio.shield(before.answer)
-                return _rules(before, user_agent)
+                return await _rules(before, user_agent)
             except FetchError as error:
                 if error.code not in _OF_THE_RUN:
                     raise
@@ -166,7 +167,7 @@ class RobotsCache:
             raise
         self._keep(origin, entry, answer, patience_s)
         future.set_result(answer)
-        return _rules(entry, user_agent)
+        return await _rules(entry, user_agent)
 
     def _keep(self, origin: str, entry: _Entry, answer: _Answer, patience_s: float) -> None:
         now = self._now()
@@ -250,10 +251,16 @@ class RobotsCache:
         self._entries = keep
 
 
-def _rules(entry: _Entry, user_agent: str) -> RobotsRules:
+async def _rules(entry: _Entry, user_agent: str) -> RobotsRules:
+    """Parse the file once for each user agent; a long one in a thread, so that the loop goes on."""
     rules = entry.rules.get(user_agent)
     if rules is None:
-        answer = entry.answer.result()
-        rules = RobotsRules.parse(answer.status, answer.body, user_agent)
+        answer, loop = entry.answer.result(), asyncio.get_running_loop()
+        arguments = answer.status, answer.body, user_agent
+        if len(answer.body) > PARSED_IN_LOOP:
+            rules = loop.run_in_executor(None, RobotsRules.parse, *arguments)
+        else:
+            rules = loop.create_future()
+            rules.set_result(RobotsRules.parse(*arguments))
         entry.rules[user_agent] = rules
-    return rules
+    return await asyncio.shield(rules)
