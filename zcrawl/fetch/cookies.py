@@ -16,6 +16,7 @@ subdomains, ignores the prefixes, and raises errors for some dates.
 from __future__ import annotations
 
 import calendar
+import functools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -106,16 +107,15 @@ class Jar:
     def of_host(self, host: str) -> list[Cookie]:
         """Return the cookies that the host may set and gets, in the order in which they were first
         set."""
-        entries: list[tuple[int, Cookie]] = []
+        entries = sorted(self._entries(host), key=lambda entry: entry[0])
+        return [cookie for _, cookie in entries if cookie.is_of(host)]
+
+    def _entries(self, host: str) -> Iterator[tuple[int, Cookie]]:
+        """Yield the cookies of the host's name and of the domains above it."""
         domain = host
         while domain:
-            entries += self._domains.get(domain, {}).values()
+            yield from self._domains.get(domain, {}).values()
             domain = domain.partition(".")[2]
-        return [
-            cookie
-            for _, cookie in sorted(entries, key=lambda entry: entry[0])
-            if cookie.is_of(host)
-        ]
 
     def put(self, cookie: Cookie, now: float) -> None:
         """Store a cookie, and replace an older one; an expired cookie deletes the older one."""
@@ -148,8 +148,11 @@ class Jar:
     def _has_secure(self, other: Cookie, host: str) -> bool:
         """Return whether this cookie would hide or replace a cookie received over https."""
         return any(
-            cookie.secure and cookie.name == other.name and _is_below(other.path, cookie.path)
-            for cookie in self.of_host(host)
+            cookie.secure
+            and cookie.name == other.name
+            and _is_below(other.path, cookie.path)
+            and cookie.is_of(host)
+            for _, cookie in self._entries(host)
         )
 
 
@@ -185,6 +188,7 @@ def read_set_cookie(header: str, place: CookiePlace, now: float) -> Cookie | Non
     return Cookie(name, value, domain, host_only, path, secure, expires)
 
 
+@functools.lru_cache(maxsize=1_000)  # asked for each cookie of each request
 def may_span_hosts(domain: str) -> bool:
     """Return whether all hosts of the domain have one owner and may share cookies."""
     return bool(domain) and not plain_address(domain) and not is_public_suffix(domain)
