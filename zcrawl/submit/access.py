@@ -19,6 +19,13 @@ from zcrawl.text.patterns import lazy_pattern
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 MAX_PROXIES: Final = 10_000
 _REFERENCE = lazy_pattern(r"\$\{[A-Za-z0-9_]+\}")
+_ONLY_REFERENCES = lazy_pattern(r"(?:\$\{[A-Za-z0-9_]+\})+")
+# `Bearer ${T}`, `ApiKey ${ID}:${KEY}`, `sid=${S}; user="${U}"`: a scheme, names, and references.
+_SCHEME = lazy_pattern(r"[A-Za-z][A-Za-z-]{0,19}(?=\s)")
+_BETWEEN_PARTS = lazy_pattern(r"[\s;,]+")
+_PART = lazy_pattern(
+    r"(?:[A-Za-z0-9_.-]+=)?(\"?)(?:\$\{[A-Za-z0-9_]+\})+(?:[:.](?:\$\{[A-Za-z0-9_]+\})+)*\1"
+)
 _SECRET_FIELD = lazy_pattern(r"pass|pwd|\bpw|secret|token|credential|pin\b", re.IGNORECASE)
 # Headers with credentials: the standard ones, and common names of APIs.
 _SECRET_HEADER = lazy_pattern(
@@ -27,7 +34,7 @@ _SECRET_HEADER = lazy_pattern(
     re.IGNORECASE,
 )
 # `Referer: http://user:password@host/`. Two groups that both take colons would take quadratic time.
-_URL_PASSWORD = lazy_pattern(r"://[^\s/@:]*:[^\s/@]+@")
+_URL_PASSWORD = lazy_pattern(r"://[^\s/@:]*:([^\s/@]+)@")
 _CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
 
 
@@ -42,8 +49,8 @@ def check_access(spec: JobSpec) -> None:
         _refuse_url_password(agent, f"fetch.user_agents, entry {number}")
     _refuse_url_password(fetch.user_agent, "fetch.user_agent")
     for header, value in _headers(fetch):
-        if _SECRET_HEADER.search(header) and not _REFERENCE.search(value):
-            raise _written_out(f"fetch.headers, {header}")
+        if _SECRET_HEADER.search(header) and not _has_only_references(value):
+            raise _written_out(f"fetch.headers, {header}", value)
         _refuse_url_password(value, f"fetch.headers, {header}")
     for number, entry in enumerate(fetch.auth, 1):
         if not entry.host or bool(entry.bearer) == bool(entry.user):
@@ -54,8 +61,8 @@ def check_access(spec: JobSpec) -> None:
         if "@" in entry.host:
             raise _written_out(f"fetch.auth, entry {number}, host")
         secret = entry.bearer or entry.password
-        if not _REFERENCE.search(secret):
-            raise _written_out(f"fetch.auth for {entry.host}")
+        if not _ONLY_REFERENCES.fullmatch(secret):
+            raise _written_out(f"fetch.auth for {entry.host}", secret)
     if fetch.http2 and fetch.engine != "httpx":
         raise JobError(
             f"fetch.http2 needs fetch.engine = 'httpx'; {fetch.engine!r} has HTTP/1.1 only"
@@ -73,9 +80,16 @@ def _headers(fetch: Fetch) -> list[tuple[str, str]]:
 
 
 def _refuse_url_password(text: str, where: str) -> None:
-    login = _URL_PASSWORD.search(text)
-    if login and not _REFERENCE.search(login[0]):
-        raise _written_out(where)
+    for login in _URL_PASSWORD.finditer(text):
+        if not _ONLY_REFERENCES.fullmatch(login[1]):
+            raise _written_out(where, login[1])
+
+
+def _has_only_references(value: str) -> bool:
+    """Return whether all of a header's value is references, besides a scheme and names."""
+    scheme = _SCHEME.match(value.strip())
+    parts = _BETWEEN_PARTS.split(value.strip()[scheme.end() if scheme else 0 :].strip(" ;,"))
+    return all(map(_PART.fullmatch, parts))
 
 
 def _check_proxies(fetch: Fetch) -> None:
@@ -109,7 +123,7 @@ def _check_proxies(fetch: Fetch) -> None:
         # A user name alone is a token.
         secret = parts.password or parts.username
         if secret and not _REFERENCE.fullmatch(secret):
-            raise _written_out(f"fetch.proxies, {parts.hostname}")
+            raise _written_out(f"fetch.proxies, {parts.hostname}", secret)
         if parts.scheme == "socks5" and fetch.engine == "httpx":
             raise JobError("fetch.proxies: socks5 needs engine = 'http' or 'browser'")
 
@@ -125,8 +139,8 @@ def _check_login(login: Login) -> None:
             '{ user = "me", password = "${PW}" }'
         )
     for name, value in login.fields.items():
-        if _SECRET_FIELD.search(name) and not _REFERENCE.search(value):
-            raise _written_out(f"login.fields.{name}")
+        if _SECRET_FIELD.search(name) and not _ONLY_REFERENCES.fullmatch(value):
+            raise _written_out(f"login.fields.{name}", value)
     if login.success:
         compile_pattern(login.success, "login.success")
     # The name of the password field can be anything, but a login must use a secret.
@@ -134,9 +148,16 @@ def _check_login(login: Login) -> None:
         raise _written_out("login.fields (no value is a ${NAME})")
 
 
-def _written_out(where: str) -> JobError:
+def _written_out(where: str, value: str = "") -> JobError:
+    """Return the refusal; it does not repeat the value."""
+    beside = _REFERENCE.search(value)
+    what = (
+        f"a part of the secret is written out beside {beside[0]}"
+        if beside
+        else ("a secret is written out")
+    )
     return JobError(
-        f"{where}: a secret is written out; write ${{NAME}} and set ZCRAWL_SECRET_NAME where the "
-        "workers run",
+        f"{where}: {what}; write ${{NAME}} for the whole secret, and set ZCRAWL_SECRET_NAME where "
+        "the workers run",
         code=SECRET_WRITTEN_OUT,
     )
