@@ -55,6 +55,20 @@ async def begin(
     return tasks
 
 
+@pytest.mark.parametrize("kind", ["ping", "settings", "unknown"])
+async def test_a_flood_of_frames_ends_at_once(
+    engine: HttpxEngine, web: Http2Web, kind: str
+) -> None:
+    """It took the whole time of the page, and all of the event loop meanwhile."""
+    flood, page = await asyncio.wait_for(
+        asyncio.gather(get(engine, web, f"/flood/{kind}"), get(engine, web, "/page/other")), 10
+    )
+    assert isinstance(flood, FetchError)
+    assert flood.code == "http2"
+    assert "without content" in str(flood)
+    assert page == PAGE
+
+
 # ---------------------------------------------------------------- streams
 
 

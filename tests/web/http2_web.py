@@ -12,7 +12,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -358,6 +358,20 @@ async def fault(x: Http2Exchange) -> None:
         await x.reply()
     else:
         await x.raw(FAULTS[kind](x))
+
+
+_NO_CONTENT: Final = {
+    "ping": b"\x00\x00\x08\x06\x00" + bytes(4 + 8),
+    "settings": b"\x00\x00\x00\x04\x00" + bytes(4),
+    "unknown": b"\x00\x00\x00\x63\x00" + bytes(4),
+}
+
+
+@behaviour
+async def flood(x: Http2Exchange) -> None:
+    """/flood/KIND: frames without content, until the client goes away."""
+    while not x.connection.writer.is_closing():
+        await x.raw(_NO_CONTENT[x.rest] * 500)
 
 
 @behaviour
