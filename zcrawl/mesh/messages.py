@@ -92,6 +92,10 @@ Files: TypeAlias = Annotated[
     dict[Annotated[str, Meta(max_length=20)], Annotated[str, Meta(max_length=64)]],
     Meta(max_length=2),
 ]
+# Requests or hosts of one worker in one message. With 10,000 slots it holds 30,000 at most; the
+# leader goes through them in its event loop, and 16 MB of them took it a second.
+HELD_MOST = 50_000
+_Held = Meta(max_length=HELD_MOST)
 Priority: TypeAlias = Annotated[int, Meta(ge=-1_000, le=1_000)]  # low goes first
 Extras: TypeAlias = Annotated[bytes, Meta(max_length=60_000)]  # frontier.extra
 SpiderRequest: TypeAlias = tuple[Url, UrlKey, Priority, Extras]  # a spider's request
@@ -154,20 +158,21 @@ class Hello(_Body, frozen=True):
     version: Label  # this and the next are in every SNAPSHOT
     hostname: HostName
     pid: Number
-    held: list[HeldLease]
+    held: Annotated[list[HeldLease], _Held]
     produced: int  # number of the newest result ever numbered by this incarnation
     acked: int  # results up to here are known to be settled
     hello: int  # counts this incarnation's HELLOs: an old one must not undo a newer one
-    reported: list[tuple[int, int, int, int]]  # (number, run, host, seq) of unsettled results
+    # (number, run, host, seq) of unsettled results
+    reported: Annotated[list[tuple[int, int, int, int]], _Held]
     replaces: int = 0  # incarnation that the worker's supervisor saw die
     heard: Number = 0  # the highest message number from this leader in this epoch
     # (host, requests at a time) of hosts in `held`: in force until the WELCOME comes
-    granted: list[tuple[int, int]] = []
+    granted: Annotated[list[tuple[int, int]], _Held] = []
     life: int = 0  # number of its supervisor's life: restarting the node by hand ends its drain
 
 
 class Heartbeat(_Body, frozen=True):
-    held: list[tuple[int, int, bool]]  # (lease epoch, lease n, started)
+    held: Annotated[list[tuple[int, int, bool]], _Held]  # (lease epoch, lease n, started)
     produced: int
     acked: int
     assigned: int  # highest ASSIGN sequence taken in
@@ -182,7 +187,7 @@ class Accept(_Body, frozen=True):
     """An ASSIGN arrived; lowered grants are named once they are in force."""
 
     assigned: int
-    grants: list[tuple[int, int]]  # (host, revision) in force
+    grants: Annotated[list[tuple[int, int]], _Held]  # (host, revision) in force
 
 
 class Rejection(_Body, frozen=True):
@@ -195,7 +200,7 @@ class Rejection(_Body, frozen=True):
 
 
 class Reject(_Body, frozen=True):
-    leases: list[Rejection]
+    leases: Annotated[list[Rejection], _Held]
 
 
 class PageRecord(_Body, frozen=True):

@@ -17,6 +17,7 @@ from zcrawl.errors import DecodeError
 from zcrawl.mesh import codec
 from zcrawl.mesh.messages import (
     BODY_TYPES,
+    HELD_MOST,
     PROTOCOL_VERSION,
     Accept,
     Ack,
@@ -181,6 +182,27 @@ def test_keys_of_equal_hash_are_refused_before_a_map_is_built() -> None:
 def test_a_request_with_other_types_than_json_is_a_bad_body(value: bytes) -> None:
     """No client sends them, and nothing that reads arguments expects them."""
     assert isinstance(request_with(value), BadBody)
+
+
+ENTRIES = HELD_MOST + 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        hello(reported=[(1, 1, 1, 1)] * ENTRIES),
+        hello(granted=[(1, 1)] * ENTRIES),
+        hello(held=[HeldLease(1, True, assignment(1, 2))] * ENTRIES),
+        heartbeat(held=[(1, 1, True)] * ENTRIES),
+        Accept(1, [(1, 1)] * ENTRIES),
+        Reject([Rejection(1, 1, "x")] * ENTRIES),
+    ],
+    ids=["reported", "granted", "held", "heartbeat", "accept", "reject"],
+)
+def test_a_worker_holds_no_more_than_a_worker_can(body: Body) -> None:
+    """The leader goes through such a list in its event loop. 16 MB took it a second, and a worker
+    may send any number of messages."""
+    assert isinstance(codec.decode(frames_of(body)), BadBody)
 
 
 LISTS = 1_500_000
