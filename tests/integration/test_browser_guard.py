@@ -37,7 +37,34 @@ LURES = """
 <link rel=stylesheet href="{inside}/style"><script src="{inside}/script"></script>
 <object data="{inside}/object"></object><link rel=prefetch href="{inside}/prefetch">
 <iframe src="file:///etc/passwd"></iframe>
+<link rel=preconnect href="{inside}"><link rel=dns-prefetch href="{inside}">
+<link rel=modulepreload href="{inside}/module"><link rel=manifest href="{inside}/manifest">
+<link rel=icon href="{inside}/icon"><video src="{inside}/video" preload=auto></video>
+<iframe srcdoc='<meta http-equiv=refresh content="0;{inside}/refresh">'></iframe>
+<form action="{inside}/form" method=post target=frame id=form></form><iframe name=frame></iframe>
+<a href="/other" ping="{inside}/ping" id=link target=frame>x</a>
+<style>@import "{inside}/import"; @font-face {{ font-family: f; src: url("{inside}/font"); }}
+  p {{ font-family: f; background: url("{inside}/background"); }}</style><p>text</p>
+<script type=speculationrules>{{"prefetch": [{{"urls": ["{inside}/rule"]}}],
+  "prerender": [{{"urls": ["{inside}/prerender"]}}]}}</script>
 <script>
+  const spellings = "localhost [::1] [::ffff:127.0.0.1] 0.0.0.0 2130706433 0177.1";
+  for (const host of spellings.split(" "))
+    fetch("{inside}/spelling".replace("127.0.0.1", host), {{mode: "no-cors"}}).catch(() => 0);
+  document.getElementById("form").submit(); document.getElementById("link").click();
+  navigator.serviceWorker?.register("{inside}/service").catch(() => 0);
+  import("{inside}/import.js").catch(() => 0);
+  try {{ new WebTransport("{inside}/transport".replace("http:", "https:")).ready.catch(() => 0); }}
+  catch {{}}
+  addEventListener("pagehide", () => fetch("{inside}/late", {{mode: "no-cors", keepalive: true}}));
+  const relays = [{{urls: "turn:127.0.0.1:{port}?transport=tcp", username: "u", credential: "p"}},
+    {{urls: "turn:127.0.0.1:{udp}", username: "u", credential: "p"}},
+    {{urls: "turns:127.0.0.1:{port}?transport=tcp", username: "u", credential: "p"}},
+    {{urls: "stun:localhost:{udp}"}}];
+  const relay = new RTCPeerConnection({{iceServers: relays, iceTransportPolicy: "all"}});
+  const candidate = "candidate:1 1 tcp 1 127.0.0.1 {port} typ host tcptype passive";
+  relay.createDataChannel("y"); relay.createOffer().then(o => relay.setLocalDescription(o)).then(
+    () => relay.addIceCandidate({{candidate, sdpMid: "0"}})).catch(() => 0);
   fetch("{inside}/fetch", {{mode: "no-cors"}}).catch(() => 0);
   navigator.sendBeacon("{inside}/beacon", "x");
   new EventSource("{inside}/events");
@@ -51,6 +78,7 @@ LURES = """
   peer.createDataChannel("x"); peer.createOffer().then(o => peer.setLocalDescription(o));
 </script>"""
 ARRIVE = {"/img", "/hopped", "/iframe", "/style", "/script", "/fetch", "/socket", "/worker"}
+ARRIVE |= {"/background", "/import", "/import.js", "/module", "/refresh", "/spelling", "/video"}
 
 
 class Names:
@@ -96,15 +124,16 @@ def heard(receiver: socket.socket) -> bool:
 
 
 async def test_no_request_of_a_page_gets_inside(engine: BrowserEngine) -> None:
-    """Images, frames, scripts, styles, fetches, beacons, WebSockets, workers, popups, and an
-    image that redirects: none of them reaches a server on this machine, and WebRTC sends nothing.
-    Where the guard allows it, they do."""
+    """Images, frames, scripts, styles, fetches, beacons, WebSockets, workers, popups, an image that
+    redirects, modules, forms, pings, speculation rules, other spellings of an address, WebTransport
+    and relays of WebRTC over TCP: none of them reaches a server on this machine, and WebRTC sends
+    nothing. Where the guard allows it, they do."""
     inside = Site({"/script": (200, {"Content-Type": "text/javascript"}, b"1")})
     site = Site({})
     async with site, inside:
         with udp() as stun:
             origin = inside.url("")
-            text = LURES.format(inside=origin, udp=stun.getsockname()[1])
+            text = LURES.format(inside=origin, udp=stun.getsockname()[1], port=inside.port)
             site.pages = {"/": page(text), "/hop": (302, {"Location": origin + "/hopped"}, b"")}
             keys: dict[str, Any] = {"block": (), "wait": "idle", "wait_s": 1.0}
             closed = limits(site, **keys)
