@@ -26,7 +26,7 @@ ORDINARY = frozenset({
     "away", "browser", "cancelled", "canonical", "completed", "concurrency", "config", "connect",
     "connect_timeout", "crawl_delay", "deleted", "dns", "drained", "draining", "due", "duplicate",
     "engine", "error", "fetch", "fetching", "http", "http2", "idle", "interrupted", "job",
-    "max_pages", "mesh", "noindex", "pace", "paused", "plugin", "proxy", "refused", "required",
+    "max_pages", "mesh", "noindex", "paused", "plugin", "proxy", "refused", "required",
     "retry",
     "robots", "schema", "sitemap", "skipped", "start", "throttled", "unchanged",
     "unreadable", "version",

@@ -295,7 +295,8 @@ class Leader:
             case Vitals():
                 self.state.catalogue.hear(header.source, body, now)
             case Stale():
-                effects.append(Note(TOLD_STALE, header.source))
+                text = f"{header.source} says that this leader is an older one"
+                effects.append(Note(TOLD_STALE, text))
             case Beat() | Snapshot():
                 effects.append(Note(OLD_LEADER_HEARD, header.source))
             case _:

@@ -39,8 +39,9 @@ from zcrawl.model.log_event import (
 )
 from zcrawl.model.process_name import process_name
 from zcrawl.model.reasons.cluster import DUPLICATE_ID, LACKS, NO_CODE, UNKNOWN_RUN, lacks
+from zcrawl.model.reasons.registry import find_reason
 from zcrawl.model.reasons.storage import STORE_BEHIND
-from zcrawl.model.reasons.waiting import DRAINING, WITHDRAWN
+from zcrawl.model.reasons.waiting import DRAINING, HOST_WAITS, WITHDRAWN
 from zcrawl.model.rows import QueuedRow
 from zcrawl.store.commands import CountCrash, SetDrain
 
@@ -105,7 +106,8 @@ class Membership:
         if hello.acked > stored:
             # The database lost acked results (a promoted copy was behind). The gap before the
             # worker's next result can never close, so the worker must restart.
-            effects.append(Note("store_behind", f"{header.source}: {hello.acked} > {stored}"))
+            text = f"{header.source}: {hello.acked} were committed, {stored} are there"
+            effects.append(Note("store_behind", text))
             stale = Stale(STORE_BEHIND)
             effects.append(SendToWorker(header.source, header.incarnation, route, stale))
             return
@@ -294,8 +296,8 @@ class Membership:
             if rejection is None or lease.received:
                 continue
             reason = rejection.reason
-            if reason != WITHDRAWN:
-                text = lacks(rejection.lacks) if reason == LACKS else reason
+            if reason not in (WITHDRAWN, HOST_WAITS):  # both are usual
+                text = lacks(rejection.lacks) if reason == LACKS else _meaning(reason)
                 effects.append(Note("rejected", f"{info.id} gave requests back: {text}"))
             if reason in (UNKNOWN_RUN, NO_CODE):
                 info.runs.pop(lease.row.run, None)
@@ -365,3 +367,9 @@ class Membership:
                 return
         if state.runs.get(row.run) is not None:
             state.planner.put_on_trial(row, alone=again or was_alone)
+
+
+def _meaning(code: str) -> str:
+    """Return the sentence of a reason; the code of one that this version does not know."""
+    reason = find_reason(code)
+    return code if reason is None else reason.meaning

@@ -16,6 +16,7 @@ from zcrawl.master.events import MasterEffects, Note, Publish
 from zcrawl.master.failure_groups import FailureGroups
 from zcrawl.master.run_reasons import RunReasons
 from zcrawl.mesh.messages import Event, LogRecord, LogRecords, PageRecord
+from zcrawl.model.event_text import event_text
 from zcrawl.model.log_event import (
     EVENTS_DROPPED,
     INFO,
@@ -63,7 +64,7 @@ class Watch:
         self._told[name] += 1
         if self._told[name] > EVENTS_PER_NAME_S:
             return None
-        line = LogRecord(0.0, level_of(name), name, text, run)
+        line = LogRecord(0.0, level_of(name), name, event_text(name, text), run)
         fields = self._fields(self._source, line, utc)
         self.events.append(fields)
         return Event(name, fields)
@@ -130,7 +131,7 @@ class Watch:
         """Note what was left out in the last second, once a second."""
         for name, number in list(self._told.items()):
             if number > EVENTS_PER_NAME_S:
-                text = f"{number - EVENTS_PER_NAME_S} more {name} dropped"
+                text = f"{number - EVENTS_PER_NAME_S} more events dropped: {name}"
                 self.note(EVENTS_DROPPED, text, utc)
         self._told.clear()
         if self._heard > LINES_S:

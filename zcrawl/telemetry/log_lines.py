@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from zcrawl.mesh.messages import LINE_TEXT_MOST, LogRecord, LogRecords
+from zcrawl.model.event_text import event_text
 from zcrawl.model.log_event import INFO, LEVELS, level_of
 from zcrawl.text.wildcards import matches
 
@@ -88,7 +89,8 @@ class LogTail:
             if spare is None:
                 return
             del self._lines[spare]
-        line = LogRecord(0.0, level, _sendable(name, 100), _sendable(text, LINE_TEXT_MOST), run)
+        sentence = _sendable(event_text(name, text), LINE_TEXT_MOST)
+        line = LogRecord(0.0, level, _sendable(name, 100), sentence, run)
         self._lines.append((now, line))
 
     def take(self, now: float) -> LogRecords | None:

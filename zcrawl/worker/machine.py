@@ -100,6 +100,16 @@ def refusal_text(worker: str, stale: Stale) -> str:
     return stale.other if stale.reason in (NAME_NOT_ALLOWED, KEY_NOT_ALLOWED) else ""
 
 
+def stale_text(worker: str, stale: Stale) -> str:
+    """Return a STALE as a sentence."""
+    refusal = refusal_text(worker, stale)
+    if refusal:
+        return f"the leader refused this worker: {refusal}"
+    if stale.reason == STORE_BEHIND:
+        return "the database has lost results of this worker, which starts anew"
+    return "the leader does not know this worker, which joins again"
+
+
 HELLO_AGAIN_S = 1.0
 DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s; lists are edited
 UNLISTED_S = 3.0  # after a WELCOME, because an older BEAT may arrive this late
@@ -318,7 +328,7 @@ class WorkerMachine:
         self._resend_entries(self.outbox.missing(ack.missing, now), effects)
 
     def _on_stale(self, stale: Stale, now: float, effects: WorkerEffects) -> None:
-        effects.append(Note(TOLD_STALE, f"{stale.reason} {stale.other}".rstrip()))
+        effects.append(Note(TOLD_STALE, stale_text(self.worker, stale)))
         refusal = refusal_text(self.worker, stale)
         if refusal and self.link is LeaderLink.GREETING:
             self._refused_since = now if self._refused_since is None else self._refused_since

@@ -40,7 +40,9 @@ def test_a_quiet_process_has_nothing_to_send() -> None:
     tail = LogTail()
     assert tail.take(5.0) is None
     tail.add("exit", "drained", 5.0)
-    assert tail.take(5.5) == LogRecords([LogRecord(0.5, "info", "exit", "drained")])
+    assert tail.take(5.5) == LogRecords(
+        [LogRecord(0.5, "info", "exit", "this process ends: drained")]
+    )
     assert tail.take(6.0) is None
 
 

@@ -351,7 +351,7 @@ class Desk:
         data = actions.step_down(self._state, pending.args)
         self._reply(pending, data, effects)
         if data["epoch"] == data["now"]:
-            effects.append(StepDown("asked to by an operator"))
+            effects.append(StepDown("an operator forced a failover"))
 
     def _retried(
         self,

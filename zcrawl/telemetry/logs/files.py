@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.mesh.messages import LogRecords
+from zcrawl.model.event_text import event_text
 from zcrawl.runtime.files import PRIVATE_FILE
 from zcrawl.telemetry.log_lines import LogTail
 from zcrawl.text.terminal import shown, shown_json_bytes
@@ -35,7 +36,8 @@ class EventLog:
     """One process's log. Lines are appended whole, so several processes may share the file."""
 
     def __init__(self, place: Path | int, source: str, *, as_text: bool = False) -> None:
-        """`place`: a file, or a descriptor such as 2, where a service manager collects lines."""
+        """`place`: a file, or a descriptor such as 2, where a service manager collects lines.
+        `as_text`: lines for people, with the sentence of each event instead of its detail."""
         self._source = source
         self._line = _text_line if as_text else _json_line
         self._file: io.FileIO | None = None
@@ -93,7 +95,8 @@ class EventLog:
 
 
 def _text_line(event: dict[str, Any]) -> bytes:
-    text = "{at} {source} {event} {detail}".format_map(event)
+    sentence = event_text(event["event"], event["detail"])
+    text = "{at} {source} {event} {sentence}".format(**event, sentence=sentence)
     return shown(text.strip()).encode() + b"\n"
 
 
