@@ -45,11 +45,11 @@ COMMANDS: Final = {
     "jobs": (JOBS, "List all jobs."),
     "job": (JOBS, "Show one job."),
     "pause": (JOBS, "Stop fetching for a job until it is resumed."),
-    "resume": (JOBS, "Go on with a paused job."),
+    "resume": (JOBS, "Resume a paused job."),
     "cancel": (JOBS, "End a job's run, and keep its items and pages."),
     "delete": (JOBS, "End a job, or one of its runs, and remove its data."),
     "retry": (JOBS, "Try a job's failed URLs again."),
-    "tune": ("zcrawl.cli.commands.steer", "Change a job's pace while it runs."),
+    "tune": ("zcrawl.cli.commands.steer", "Change a job's rate limit while it runs."),
     "nodes": (
         "zcrawl.cli.commands.nodes",
         "Show masters and workers, and where Consul and the mesh differ.",
@@ -61,7 +61,7 @@ COMMANDS: Final = {
     "undrain": ("zcrawl.cli.commands.nodes", "Give a drained worker work again."),
     "console": ("zcrawl.cli.commands.console", "Watch the cluster live, and act on it."),
     "reassign": ("zcrawl.cli.commands.steer", "Give a host to another worker."),
-    "step-down": ("zcrawl.cli.commands.steer", "Make the leader hand over."),
+    "step-down": ("zcrawl.cli.commands.steer", "Force a failover: the leader steps down."),
     "export": ("zcrawl.cli.commands.export", "Write a run's items, or its failures, to a file."),
     "keys": ("zcrawl.cli.commands.keys", "Make and allow the keys of an encrypted mesh."),
     "test": (

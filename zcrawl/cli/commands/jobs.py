@@ -34,12 +34,15 @@ def jobs_command(settings: Settings, tag: str) -> int:
         output.print_json(views)
         return 0
     names = ("id", "name", "run", "state")
-    figures = ("percent", "pages", "pages/s", "eta", "failed", "skipped", "queued", "in flight")
+    figures = ("percent", "pages", "pages/s", "eta", "failed", "skipped", "queued", *IN_FLIGHT)
     rows = [[*(_cell(view, name) for name in (*names, *figures)), _tags(view)] for view in views]
     output.table((*names, *figures, "tags"), rows, right=("id", "run", *figures))
     if not views:
         output.note(f"no jobs{f' with the tag {tag}' if tag else ''} in {settings.place}")
     return 0
+
+
+IN_FLIGHT = ("fetching", "waiting", "uncommitted")  # a request in flight is in one of these states
 
 
 def _cell(view: dict[str, Any], column: str) -> Any:
@@ -51,8 +54,8 @@ def _cell(view: dict[str, Any], column: str) -> Any:
         return f"{view['pages_per_second']:.1f}"
     if column == "eta":
         return eta(view)
-    if column == "in flight":
-        return view["in_flight"]
+    if column in IN_FLIGHT:
+        return view.get(column, "")  # an older master has one number for all three
     return view["job" if column == "id" else column]
 
 
@@ -268,7 +271,7 @@ def pause_command(settings: Settings, ref: str, tag: str, run: int | None) -> in
 @run_option
 @common
 def resume_command(settings: Settings, ref: str, tag: str, run: int | None) -> int:
-    """Go on with a paused job."""
+    """Resume a paused job."""
     return _act_on(settings, ref, tag, run, "resume")
 
 

@@ -1,5 +1,5 @@
-"""`zcrawl tune` changes a job's pace while it runs, `reassign` gives a host to another worker,
-`step-down` makes the leader hand over. The console has keys for the same actions.
+"""`zcrawl tune` changes the rate limit of a running job, `reassign` gives a host to another worker,
+`step-down` forces a failover. The console has keys for the same actions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zcrawl.errors import UsageError
 @run_option
 @common
 def tune_command(settings: Settings, ref: str, run: int | None, **pace: float | None) -> int:
-    """Change a job's pace while it runs.
+    """Change a job's rate limit while it runs.
 
     The pace is stored with the run until the run ends. The next run has the job's own pace again.
     """
@@ -50,7 +50,7 @@ def reassign_command(settings: Settings, host: str, node: str) -> int:
 @click.command("step-down", cls=Command)
 @common
 def step_down_command(settings: Settings) -> int:
-    """Make the leader hand over."""
+    """Force a failover: the leader steps down."""
     epoch = _ask(settings, "nodes", {})["leader"]["epoch"]
     reply = _ask(settings, "step_down", {"epoch": epoch})
     if reply["now"] != epoch:
