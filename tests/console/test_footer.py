@@ -1,0 +1,66 @@
+"""The footer shows whole keys only, the most important ones where there is little room."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets._footer import FooterKey
+
+from console.app import ConsoleApp
+from console.state import MAIN_PAGES, ConsolePage, GoTo, Place
+from console.widgets.footer import ALL_KEYS, HELP, PALETTE, PageFooter, ShownKey, fitting
+from tests.console.samples import fake_app, until
+from tests.console.stories import busy_cluster
+
+
+def key(id: str, label: str, display: str = "x") -> ShownKey:
+    return ShownKey(id, display, display, label, "action", True, label)
+
+
+def shown_keys(app: ConsoleApp) -> list[FooterKey]:
+    return [key for footer in app.screen.query(PageFooter) for key in footer.query(FooterKey)]
+
+
+def test_all_keys_are_shown_where_there_is_room() -> None:
+    """With their own labels."""
+    keys = (key("view.open", "open"), key("act.pause", "pause"), key(HELP, "help", "?"))
+    assert fitting(keys, 80) == keys
+
+
+def test_the_least_important_keys_are_left_out() -> None:
+    """The page's own keys stay, in their order, and `?` has the rest."""
+    names = ("row.mark", "act.pause", "job.new", "view.open", HELP, PALETTE)
+    keys = tuple(key(name, "12345678") for name in names)
+    kept = fitting(keys, 34)
+    assert [entry.id for entry in kept] == ["act.pause", "view.open", HELP]
+    assert [entry.label for entry in kept if entry.id == HELP] == [ALL_KEYS]
+
+
+@pytest.mark.parametrize("page", [*MAIN_PAGES, ConsolePage.TAG_QUEUES, ConsolePage.HOST_QUEUES])
+@pytest.mark.parametrize("width", [80, 120, 200])
+async def test_no_key_of_a_page_is_cut(page: ConsolePage, width: int) -> None:
+    """All that is in the footer is on the screen, and `?` is always there."""
+    app = fake_app(busy_cluster())
+    async with app.run_test(size=(width, 24)) as pilot:
+        await pilot.pause()
+        app.feed_event(GoTo(Place(page)))
+        await until(pilot, lambda: any(key.region.width for key in shown_keys(app)))
+        entries = shown_keys(app)
+        assert all(entry.region.right <= width and entry.region.width for entry in entries)
+        labels = {entry.key_display: entry.description for entry in entries}
+        assert labels["?"] in ("help", ALL_KEYS)
+        assert len({entry.action for entry in entries}) == len(entries)
+        if page is ConsolePage.JOBS:
+            assert {"h", "g", "x", "r", "d", "t"} <= labels.keys()
+
+
+async def test_a_wider_screen_shows_more_keys() -> None:
+    """And `?` is called help again."""
+    app = fake_app(busy_cluster())
+    async with app.run_test(size=(60, 24)) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda: bool(shown_keys(app)))
+        await until(pilot, lambda: ALL_KEYS in {entry.description for entry in shown_keys(app)})
+        few = len(shown_keys(app))
+        await pilot.resize_terminal(200, 24)
+        await until(pilot, lambda: len(shown_keys(app)) > few)
+        assert "help" in {entry.description for entry in shown_keys(app)}
