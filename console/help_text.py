@@ -7,43 +7,64 @@ from typing import Final
 from console.columns.pages import TABLES
 from console.state import ConsolePage
 
-WORDS: Final = (
-    "Waiting: due, delayed (for a retry) and stored (only in the database). Leased: at a worker."
-    " Unacked: its result is here and not committed. Backlog: results that wait for a commit."
+IN_FLIGHT: Final = (
+    "In flight: **Fetching** (a worker has started it), **Waiting** (a worker holds it, for the"
+    " rate limit or a free slot), **Uncommitted** (its result is not in the database yet)."
 )
+QUEUED: Final = (
+    "**Queued** has no worker: due, delayed (for a retry) and stored (in the database only)."
+)
+COMMITS: Final = "**Commit queue**: results that wait for the next commit."
 ABOUT: Final = {
-    ConsolePage.OVERVIEW: "How fast, what is left, who works, and why it is not faster.",
-    ConsolePage.NODES: "Masters and workers. Silent for 3 heartbeats: suspect; for 10: lost.",
+    ConsolePage.OVERVIEW: (
+        "Is it healthy, how fast is it, why is it not faster, and what needs you. Tab goes from"
+        " panel to panel, enter opens the row. A gap in a chart: nobody measured."
+    ),
+    ConsolePage.NODES: (
+        "Masters and workers. A worker is suspect after 3 missed heartbeats and lost after 10."
+        f" Figures of a worker that is gone are blank. {IN_FLIGHT}"
+    ),
     ConsolePage.JOBS: (
-        "The newest runs. Left is what is queued, over the rate of the last 5 seconds."
+        "One row a job, with the figures of its newest run; `e` shows all runs. **ETA** is the time"
+        " left at the present speed, **Elapsed** the time so far. **Why** says what limits it."
     ),
-    ConsolePage.QUEUES: f"By job. {WORDS} Enter: host by host.",
+    ConsolePage.QUEUES: f"By job. {QUEUED} {IN_FLIGHT} {COMMITS} Enter: host by host.",
     ConsolePage.TAG_QUEUES: (
-        f"By tag. {WORDS} A job with two tags counts under both. Enter: its jobs."
+        f"By tag. A job with two tags counts under both. {QUEUED} {IN_FLIGHT} {COMMITS}"
+        " Enter: the jobs of the tag."
     ),
-    ConsolePage.HOST_QUEUES: f"By host, all jobs together. {WORDS}",
+    ConsolePage.HOST_QUEUES: (f"By host, all jobs together. {QUEUED} {IN_FLIGHT} {COMMITS}"),
     ConsolePage.HOSTS: (
-        "A host has one pace for all jobs. The last column says why it is not fetched now."
+        "A host has one rate limit for all jobs. The last column says why it is not fetched"
+        f" faster. **Failures**: in a row; after some of them the host counts as down. {IN_FLIGHT}"
     ),
-    ConsolePage.ERRORS: "Failures for good, by reason and host, since this leader took over.",
-    ConsolePage.ITEMS: "The newest items of all runs; / searches in them at the database.",
+    ConsolePage.ERRORS: (
+        "Requests that failed and are not tried again, by reason and host, as the database has"
+        " them. `r` queues exactly that many again. Enter: the URLs."
+    ),
+    ConsolePage.ITEMS: "The newest items of all runs. `/` searches in the newest 10,000.",
     ConsolePage.LOG: (
-        "What all nodes log; / takes level:warning node:w3 job:docs and words of the text."
+        "What all nodes log. `/` takes `level:warning node:w3 job:docs` and words of the text,"
+        " also of older lines. A line that came several times in a row has `× 9`."
     ),
-    ConsolePage.CHARTS: "The history of this leader: a point a second, ten seconds or a minute.",
-    ConsolePage.NODE: "One node: what it is fetching, what it logs, and what others say about it.",
-    ConsolePage.JOB: "One job: answers, failures, depths, fields, newest items.",
-    ConsolePage.LANES: "The queues of one run, host by host.",
-    ConsolePage.HOST: "One host, and what is in flight to it.",
+    ConsolePage.CHARTS: (
+        "Points of 10 seconds for an hour and of a minute for a day, kept in the database."
+        " A gap: nobody measured. Latencies are upper bounds of classes."
+    ),
+    ConsolePage.NODE: "One node: what it is fetching, and what it or others log about it.",
+    ConsolePage.JOB: "One run of a job: answers, failures, depths, fields, newest items.",
+    ConsolePage.LANES: f"The hosts of one run. {QUEUED} {IN_FLIGHT}",
+    ConsolePage.HOST: f"One host, and its requests in flight. {IN_FLIGHT}",
     ConsolePage.FAILED: "The URLs of one group of failures, from the database.",
     ConsolePage.ITEM: "One item, field by field.",
-    ConsolePage.LINE: "One line, field by field.",
+    ConsolePage.LINE: "One event or URL, field by field.",
 }
 
 
 def help_text(page: ConsolePage) -> str:
     """What the page shows, how to sort it, and what is not a key."""
-    parts = [f"### {str(page).capitalize()}", ABOUT[page]]
+    name = "Hosts of a run" if page is ConsolePage.LANES else str(page).capitalize()
+    parts = [f"### {name}", ABOUT[page]]
     table = TABLES.get(page)
     letters = [
         f"`{column.letter}` {column.title}"

@@ -67,6 +67,7 @@ WHY_STYLE: Final = {
     WORKER_FULL: "warn",
 }
 LEVEL_STYLE: Final = {"warning": "warn", "error": "bad"}
+LEVEL_MARK: Final = {"bad": "✖", "warn": "▲"}
 
 
 def text_cell(name: str, style: str = "") -> Callable[[Row], Span]:

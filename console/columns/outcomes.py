@@ -40,9 +40,15 @@ ERRORS = Table(
     empty="no failures",
 )
 
+
+def url_state(state: str) -> str:
+    """A URL's state in a word for people: one that is not tried again has failed."""
+    return "failed" if state == "dead" else state
+
+
 FAILED = Table(
     columns=(
-        Column("State", 8, text_cell("state", "bad")),
+        Column("State", 8, lambda row: Span(url_state(text(row, "state")), "bad")),
         Column("Reason", 18, text_cell("reason")),
         Column("Code", 5, lambda row: Span(text(row, "status") if number(row, "status") else "")),
         Column("Tries", 6, count_cell("attempts"), right=True),
@@ -192,8 +198,9 @@ LOG = Table(
             "Event",
             20,
             lambda row: Span(text(row, "name"), LEVEL_STYLE.get(text(row, "level"), "")),
+            least=150,
         ),
-        Column("Job", 14, text_cell("job", "dim"), least=120),
+        Column("Job", 14, text_cell("job", "dim"), least=110),
         Column("What", 0, _what),
     ),
     key=lambda row: f"{text(row, 'at')}/{text(row, 'name')}/{text(row, 'text')}",

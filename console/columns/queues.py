@@ -53,7 +53,7 @@ IN_FLIGHT: Final = (
 )
 SUMS: Final = (
     amount("Queued", "queued", "Q"),
-    Column("Trend", 12, _trend, least=110),
+    Column("Trend", 12, _trend, least=112),
     Column("Due", 7, count_cell("ready"), "due", "D", True, desc=True),
     Column("Delayed", 8, count_cell("delayed"), right=True, least=120),
     Column("Stored", 8, count_cell("beyond"), right=True, least=130),
@@ -76,7 +76,7 @@ QUEUES = Table(
     columns=(
         Column("Job", 5, text_cell("job", "dim"), right=True),
         Column("Name", 0, text_cell("name"), "name", "N"),
-        Column("Tags", 16, tags_cell, least=140),
+        Column("Tags", 16, tags_cell, least=150),
         Column("State", 9, state_cell),
         *SUMS,
         _HOSTS,
@@ -113,13 +113,13 @@ LANES = Table(
     columns=(
         Column("Host", 0, text_cell("host"), "host", "H"),
         amount("Queued", "queued", "Q"),
-        Column("Ready", 7, count_cell("ready"), right=True),
-        Column("Delayed", 8, count_cell("delayed"), right=True),
-        Column("Trend", 12, _trend, least=110),
+        Column("Due", 7, count_cell("ready"), right=True),
+        Column("Delayed", 8, count_cell("delayed"), right=True, least=90),
+        Column("Trend", 12, _trend, least=130),
         Column("Stored", 8, count_cell("beyond"), right=True, least=90),
         Column("Fetching", 8, count_cell("fetching"), right=True),
-        Column("Waiting", 8, count_cell("waiting"), right=True, least=100),
-        Column("Uncommitted", 11, count_cell("uncommitted"), right=True, least=120),
+        Column("Waiting", 8, count_cell("waiting"), right=True, least=110),
+        Column("Uncommitted", 11, count_cell("uncommitted"), right=True, least=110),
         Column("Kinds", 22, _kinds, least=140),
         Column("Owner", 10, text_cell("owner"), least=90),
         Column("Why not faster", 0, why_cell),

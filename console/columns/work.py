@@ -107,11 +107,11 @@ def _heard(row: Row) -> Span:
 NODES = Table(
     columns=(
         Column("Node", 0, text_cell("id"), "id", "N", key=by_text("id")),
-        Column("Kind", 7, text_cell("kind", "dim"), "kind", "K", key=by_text("kind"), least=90),
+        Column("Kind", 7, text_cell("kind", "dim"), "kind", "K", key=by_text("kind"), least=100),
         Column("State", 9, state_cell, "state", "S", key=by_text("state")),
         Column("Fetching", 9, _load, "load", "F", True, by_number("running"), desc=True),
-        Column("Waiting", 8, _figure("waiting", count), right=True, least=90),
-        Column("Uncommitted", 11, _figure("uncommitted", count), right=True, least=120),
+        Column("Waiting", 8, _figure("waiting", count), right=True),
+        Column("Uncommitted", 11, _figure("uncommitted", count), right=True),
         Column("Rate/s", 8, _figure("rate", rate), "rate", "R", True, by_number("rate"), desc=True),
         Column("CPU", 6, _cpu, "cpu", "C", True, by_number("cpu_percent"), desc=True),
         Column(
@@ -123,10 +123,11 @@ NODES = Table(
             True,
             by_number("rss_bytes"),
             desc=True,
+            least=90,
         ),
-        Column("Lag", 8, _lag, "lag", "L", True, by_number("lag_ms"), desc=True, least=90),
+        Column("Lag", 8, _lag, "lag", "L", True, by_number("lag_ms"), desc=True, least=110),
         Column(
-            "Heard", 11, _heard, "heard", "H", True, by_number("heard_s_ago"), desc=True, least=100
+            "Heard", 11, _heard, "heard", "H", True, by_number("heard_s_ago"), desc=True, least=120
         ),
         Column("Machine", 16, text_cell("hostname", "dim"), least=130),
         Column("Version", 9, text_cell("version", "dim"), least=140),
@@ -285,10 +286,10 @@ def _why(row: Row) -> Span:
 
 JOBS = Table(
     columns=(
-        Column("Job", 5, text_cell("job", "dim"), "job", "J", True, by_number("job"), least=90),
+        Column("Job", 5, text_cell("job", "dim"), "job", "J", True, by_number("job"), least=100),
         Column("Name", 0, _job_name, "name", "N", key=by_text("name")),
         Column("State", 10, state_cell, "state", "S", key=by_text("state")),
-        Column("Done", 9, _share(3), key=by_number("share"), most=99),
+        Column("Done", 9, _share(3), key=by_number("share"), most=129),
         Column(
             "Progress",
             17,
@@ -296,7 +297,7 @@ JOBS = Table(
             "progress",
             "P",
             key=by_number("share"),
-            least=100,
+            least=130,
             desc=True,
         ),
         Column(
@@ -312,10 +313,10 @@ JOBS = Table(
         amount("Pages", "pages", "D"),
         amount("Queued", "queued", "Q"),
         amount("Failed", "failed", "F", "bad"),
-        amount("Fetching", "fetching", "G", least=120),
+        amount("Fetching", "fetching", "G", least=150),
         Column("Waiting", 8, count_cell("waiting"), right=True, least=170),
         Column("Uncommitted", 11, count_cell("uncommitted"), right=True, least=170),
-        amount("Items", "items", "I", least=110),
+        amount("Items", "items", "I", least=140),
         Column("ETA", 8, _eta, "eta", "E", True, lambda row: row.get("eta") or 1e18),
         Column(
             "Elapsed",
@@ -326,9 +327,9 @@ JOBS = Table(
             True,
             by_number("seconds"),
             desc=True,
-            least=90,
+            least=96,
         ),
-        Column("Rate limit", 12, lambda row: Span(_pace(row), "dim"), right=True, least=180),
+        Column("Rate limit", 12, lambda row: Span(_pace(row), "dim"), right=True, least=210),
         Column("Tags", 16, tags_cell, "tags", "T", key=by_tags, least=190),
         Column("Why", 0, _why, least=120),
     ),
@@ -361,11 +362,12 @@ def _robots(row: Row) -> str:
     return "read" if row.get("robots") else "–"
 
 
-def _breaker(row: Row) -> Span:
+def _failures(row: Row) -> Span:
+    """How many requests failed in a row; after some the host counts as down."""
     if number(row, "opens"):
-        return Span(f"open {number(row, 'opens'):.0f}×", "bad")
+        return Span("down", "bad")
     failures = number(row, "failures")
-    return Span(f"{failures:.0f} failed", "warn") if failures else Span("closed", "dim")
+    return Span(f"{failures:.0f} in a row", "warn") if failures else Span("none", "dim")
 
 
 HOSTS = Table(
@@ -374,14 +376,14 @@ HOSTS = Table(
         amount("Queued", "queued", "Q"),
         Column("Fetching", 8, count_cell("fetching"), "fetching", "F", True, desc=True),
         Column("Waiting", 8, count_cell("waiting"), right=True, least=100),
-        Column("Uncommitted", 11, count_cell("uncommitted"), right=True, least=120),
+        Column("Uncommitted", 11, count_cell("uncommitted"), right=True, least=100),
         Column("Owner", 10, text_cell("owner"), "owner", "O"),
         Column(
-            "Pace",
-            9,
+            "Rate limit",
+            10,
             lambda row: Span(host_pace(row), "dim"),
             "interval",
-            "P",
+            "R",
             True,
             desc=True,
             least=90,
@@ -393,10 +395,10 @@ HOSTS = Table(
             "next",
             "N",
             True,
-            least=100,
+            least=116,
         ),
-        Column("Robots", 8, lambda row: Span(_robots(row), "accent"), right=True, least=110),
-        Column("Breaker", 8, _breaker, least=130),
+        Column("Robots", 8, lambda row: Span(_robots(row), "accent"), right=True, least=140),
+        Column("Failures", 10, _failures, least=130),
         Column("Why not faster", 0, why_cell),
     ),
     key=lambda row: text(row, "id"),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
-from console.columns.cells import LEVEL_STYLE, STATE_STYLE, WHY_STYLE, by_tags
-from console.columns.outcomes import item_of, node_lines
+from console.columns.cells import LEVEL_MARK, LEVEL_STYLE, STATE_STYLE, WHY_STYLE, by_tags
+from console.columns.outcomes import item_of, node_lines, url_state
 from console.columns.work import host_pace, in_flight_text, job_facts, node_rows
 from console.drawing.lines import Line, Picture, Span, beside, line, progress_bar, title
 from console.plain import fit, plain
 from console.state import ConsolePage, View
 from console.tables import Row, number, text
-from console.units import clock_text, count, duration, percent, rate, size
+from console.units import clock_text, count, duration, percent, plural, rate, size
 
 NAME: Final = 16
+INTERNAL: Final = ("n", "seq")  # numbers of rows: they say nothing
 WIDE: Final = 120
 
 
@@ -30,7 +32,8 @@ def details(view: View, cells: int) -> Picture:
     return pictures[view.page](view, cells)
 
 
-def _fact(name: str, value: object, style: str = "") -> Line:
+def fact(name: str, value: object, style: str = "") -> Line:
+    """A name and its value."""
     return line(Span(f"  {fit(name, NAME)}", "dim"), Span(plain(value), style))
 
 
@@ -66,7 +69,7 @@ def node_page(view: View, cells: int) -> Picture:
     facts: Picture = [
         title(f"Worker {plain(view.place.ref, 60)}", cells),
         *note,
-        _fact("state", state, STATE_STYLE.get(state, "")),
+        fact("state", state, STATE_STYLE.get(state, "")),
         line(
             Span(f"  {fit('load', NAME)}", "dim"),
             *progress_bar(running / slots if slots else 0.0, 20),
@@ -75,19 +78,19 @@ def node_page(view: View, cells: int) -> Picture:
                 f"{number(row, 'waiting'):.0f} waiting for rate limit"
             ),
         ),
-        _fact("rate", f"{rate(number(row, 'rate'))} results/s"),
-        _fact("credit", f"room for {number(row, 'credit'):.0f} more requests"),
-        _fact("hosts", f"{number(row, 'hosts'):.0f} owned or shared"),
-        _fact("outbox", f"{number(row, 'outbox'):.0f} uncommitted results"),
-        _fact("memory", size(number(row, "rss_bytes"))),
-        _fact(
+        fact("rate", f"{rate(number(row, 'rate'))} results/s"),
+        fact("credit", f"room for {number(row, 'credit'):.0f} more requests"),
+        fact("hosts", f"{number(row, 'hosts'):.0f} owned or shared"),
+        fact("outbox", f"{number(row, 'outbox'):.0f} uncommitted results"),
+        fact("memory", size(number(row, "rss_bytes"))),
+        fact(
             "loop lag",
             f"{number(row, 'lag_ms'):.0f} ms",
             "warn" if number(row, "lag_ms") > 200 else "",
         ),
-        _fact("heard", f"{duration(number(row, 'heard_s_ago'))} ago"),
-        _fact("process", f"pid {number(row, 'pid'):.0f} on {text(row, 'hostname')}"),
-        _fact("version", text(row, "version")),
+        fact("heard", f"{duration(number(row, 'heard_s_ago'))} ago"),
+        fact("process", f"pid {number(row, 'pid'):.0f} on {text(row, 'hostname')}"),
+        fact("version", text(row, "version")),
         (),
     ]
     return [*facts, *in_flight(view, cells), (), *log_of(view, view.place.ref, cells)]
@@ -99,21 +102,21 @@ def master_page(view: View, cells: int) -> Picture:
     state = text(about, "state")
     facts: Picture = [
         title(f"Master {plain(view.place.ref, 60)}", cells),
-        _fact("state", state, STATE_STYLE.get(state, "")),
+        fact("state", state, STATE_STYLE.get(state, "")),
     ]
     if number(about, "rss_bytes"):
         lag_ms = number(about, "lag_ms")
         facts += [
-            _fact("memory", size(number(about, "rss_bytes"))),
-            _fact("loop lag", f"{lag_ms:.0f} ms", "warn" if lag_ms > 200 else ""),
+            fact("memory", size(number(about, "rss_bytes"))),
+            fact("loop lag", f"{lag_ms:.0f} ms", "warn" if lag_ms > 200 else ""),
         ]
     if "healthy" in about:  # as the catalogue has it; an embedded cluster has none
         health = "passing" if about["healthy"] else "critical"
         facts += [
-            _fact("health", f"{health} {text(about, 'detail')}", "" if about["healthy"] else "bad"),
-            _fact("listens at", text(about, "control")),
-            _fact("process", f"pid {number(about, 'pid'):.0f} on {text(about, 'hostname')}"),
-            _fact("version", text(about, "version")),
+            fact("health", f"{health} {text(about, 'detail')}", "" if about["healthy"] else "bad"),
+            fact("listens at", text(about, "control")),
+            fact("process", f"pid {number(about, 'pid'):.0f} on {text(about, 'hostname')}"),
+            fact("version", text(about, "version")),
         ]
     return [*facts, (), *log_of(view, view.place.ref, cells)]
 
@@ -138,16 +141,22 @@ def in_flight(view: View, cells: int) -> Picture:
 
 
 def log_of(view: View, node: str, cells: int) -> Picture:
-    """What it logs, newest first."""
-    lines: Picture = [title("Log", cells)]
-    for row in node_lines(view, node)[:200]:
-        level = text(row, "level")
-        style = LEVEL_STYLE.get(level, "")
+    """What a node logs, and what others say about it, newest first."""
+    return log_lines(node_lines(view, node), "Events", cells)
+
+
+def log_lines(rows: Sequence[Row], name: str, cells: int) -> Picture:
+    """Events as lines: when, who, and the sentence."""
+    lines: Picture = [title(name, cells)]
+    for row in rows[:200]:
+        style = LEVEL_STYLE.get(text(row, "level"), "")
+        times = f"  × {number(row, 'times'):.0f}" if number(row, "times") > 1 else ""
         lines.append(
             line(
                 Span(f"  {clock_text(number(row, 'at')):8} ", "dim"),
-                Span(f"{text(row, 'source')} {text(row, 'name')} ", style or "accent"),
-                Span(text(row, "text"), style),
+                Span(f"{LEVEL_MARK.get(style, ' ')} ", style),
+                Span(f"{fit(text(row, 'source'), 10)} ", "dim"),
+                Span((text(row, "text") or text(row, "name")) + times, style),
             )
         )
     return lines if len(lines) > 1 else [*lines, line(Span("  nothing yet", "dim"))]
@@ -164,6 +173,7 @@ def job_page(view: View, cells: int) -> Picture:
     share = number(row, "share")
     state = text(row, "state")
     speed = view.known.rates.by_run.get(int(number(row, "run")), 0.0)
+    workers = row.get("workers", ()) or ()
     unchanged = number(row, "unchanged")
     same = f" ({count(unchanged)} unchanged)" if unchanged else ""
     facts: Picture = [
@@ -173,7 +183,7 @@ def job_page(view: View, cells: int) -> Picture:
             [Span(f"  run {text(row, 'run')}", "dim")],
         ),
         *note,
-        _fact(
+        fact(
             "state",
             state + (f" ({text(row, 'reason')})" if text(row, "reason") else ""),
             STATE_STYLE.get(state, ""),
@@ -183,21 +193,21 @@ def job_page(view: View, cells: int) -> Picture:
             *progress_bar(share, 30),
             Span(f"  {percent(share)}"),
         ),
-        _fact(
+        fact(
             "pages",
             f"{count(number(row, 'pages'))}{same}, {rate(speed)}/s now, "
             f"{size(number(row, 'bytes'))}",
         ),
-        _fact(
+        fact(
             "queued",
             f"{count(number(row, 'queued'))}, {in_flight_text(row)}",
         ),
-        _fact("failed", count(number(row, "failed")), "bad" if number(row, "failed") else ""),
-        _fact("skipped", count(number(row, "skipped"))),
-        _fact("items", count(number(row, "items"))),
-        _fact("time", f"{duration(number(row, 'seconds'))} since {text(row, 'started_at')}"),
-        *([_fact("tags", by_tags(row))] if by_tags(row) else []),
-        _fact("workers", ", ".join(plain(worker, 40) for worker in row.get("workers", ()) or ())),
+        fact("failed", count(number(row, "failed")), "bad" if number(row, "failed") else ""),
+        fact("skipped", count(number(row, "skipped"))),
+        fact("items", count(number(row, "items"))),
+        fact("elapsed", _elapsed_text(row)),
+        *([fact("tags", by_tags(row))] if by_tags(row) else []),
+        fact("workers", ", ".join(plain(worker, 40) for worker in workers) or "none"),
         *_spec(row),
         (),
     ]
@@ -212,7 +222,7 @@ def job_page(view: View, cells: int) -> Picture:
     depths = view.known.answers.get(view.place.key + ":depths")
     right = [
         *_tally(
-            "Pages by depth, since this leader",
+            "Pages by depth, since this leader took over",
             (depths.data if depths else {}).get("depths"),
             half,
             "bar",
@@ -225,18 +235,24 @@ def job_page(view: View, cells: int) -> Picture:
     return [*facts, *both, (), *examples(row, cells), *recent_items(view, cells)]
 
 
+def _elapsed_text(row: Row) -> str:
+    """How long the run has taken, and when it began, without fractions of a second."""
+    began = text(row, "started_at").replace("T", " ").partition(".")[0].removesuffix("Z")
+    return duration(number(row, "seconds")) + (f", began {began} UTC" if began else "")
+
+
 def _spec(row: Row) -> Picture:
     spec = row.get("spec")
     if not isinstance(spec, dict):
         return []
     lines: Picture = [
-        _fact("seeds", ", ".join(plain(seed, 200) for seed in list(spec.get("seeds", ()))[:3]))
+        fact("seeds", ", ".join(plain(seed, 200) for seed in list(spec.get("seeds", ()))[:3]))
     ]
     for section in ("scope", "politeness", "fetch"):
         values = spec.get(section)
         if isinstance(values, dict):
             shown = [f"{plain(k, 30)}={plain(v, 80)}" for k, v in values.items() if v]
-            lines.append(_fact(section, "  ".join(shown)))
+            lines.append(fact(section, "  ".join(shown)))
     return lines
 
 
@@ -285,7 +301,9 @@ def fill_rates(view: View, row: Row, cells: int) -> Picture:
         filled.update(
             {plain(k, 40): 1 if v not in (None, "", [], {}) else 0 for k, v in fields.items()}
         )
-    lines = [title(f"Fields of the newest {len(rows)} items", cells)]
+    lines = [
+        title(f"Fields of the newest {plural(len(rows), 'item')}" if rows else "Fields", cells)
+    ]
     lines += [_filled(name, n / len(rows), cells) for name, n in list(filled.items())[:12]]
     return lines if rows else [*lines, line(Span("  no items yet", "dim"))]
 
@@ -333,32 +351,33 @@ def host_page(view: View, cells: int) -> Picture:
     delay = number(row, "crawl_delay_s")
     facts: Picture = [
         title(text(row, "host") or "Host", cells),
-        _fact("now", text(row, "reason"), WHY_STYLE.get(text(row, "why"), "bold")),
-        _fact(
+        fact("now", text(row, "reason"), WHY_STYLE.get(text(row, "why"), "bold")),
+        fact(
             "queued",
-            f"{count(number(row, 'queued'))}: {count(number(row, 'ready'))} ready, "
+            f"{count(number(row, 'queued'))}: {count(number(row, 'ready'))} due, "
             f"{count(number(row, 'delayed'))} delayed",
         ),
-        _fact(
+        fact(
             "in flight",
             f"{in_flight_text(row)}; concurrency limit {number(row, 'concurrency'):.0f}",
         ),
-        _fact("pace", f"{host_pace(row)}, next in {duration(number(row, 'next_in_s'))}"),
-        _fact(
+        fact("rate limit", f"{host_pace(row)}, next in {duration(number(row, 'next_in_s'))}"),
+        fact(
             "robots.txt", f"asks for {delay:g} s between requests" if delay else "asks for no delay"
         ),
-        _fact(
-            "breaker",
-            f"open, {number(row, 'failures'):.0f} failures in a row"
-            if number(row, "opens")
-            else "closed",
-            "bad" if number(row, "opens") else "",
-        ),
-        _fact("owner", text(row, "owner") or "nobody"),
-        _fact("runs", ", ".join(plain(run, 20) for run in row.get("runs", ()) or ())),
+        fact("failures", _failures_text(row), "bad" if number(row, "opens") else ""),
+        fact("owner", text(row, "owner") or "nobody"),
+        fact("runs", ", ".join(plain(run, 20) for run in row.get("runs", ()) or ())),
         (),
     ]
     return [*facts, *in_flight(view, cells)]
+
+
+def _failures_text(row: Row) -> str:
+    failures = number(row, "failures")
+    if number(row, "opens"):
+        return f"host down after {plural(failures, 'failure')} in a row"
+    return f"{plural(failures, 'failure')} in a row" if failures else "none"
 
 
 def item_page(view: View, cells: int) -> Picture:
@@ -372,11 +391,13 @@ def item_page(view: View, cells: int) -> Picture:
 def line_page(view: View, cells: int) -> Picture:
     """All of a row that a list has to cut."""
     row = view.place.about
-    lines: Picture = [title(text(row, "name") or text(row, "reason") or "Line", cells)]
+    lines: Picture = [title(text(row, "reason") or "Event", cells)]
+    if "state" in row:
+        row = {**row, "state": url_state(text(row, "state"))}
     if number(row, "at"):
         row = {**row, "at": f"{clock_text(number(row, 'at'))} UTC"}
     for name, value in row.items():
-        if value not in ("", 0):
+        if value not in ("", 0) and name not in INTERNAL:
             lines += _long_fact(name, value, cells)
     return lines
 
@@ -385,6 +406,4 @@ def _long_fact(name: object, value: object, cells: int) -> Picture:
     words = plain(value, 10_000)
     room = max(10, cells - NAME - 3)
     pieces = [words[n : n + room] for n in range(0, len(words), room)] or [""]
-    return [
-        _fact(plain(name, NAME) if n == 0 else "", piece) for n, piece in enumerate(pieces[:40])
-    ]
+    return [fact(plain(name, NAME) if n == 0 else "", piece) for n, piece in enumerate(pieces[:40])]

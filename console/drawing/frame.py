@@ -73,9 +73,12 @@ def about_text(view: View) -> str:
     if view.page in MAIN_PAGES:
         what = "tag" if view.page is ConsolePage.QUEUES else "run"
         return f"{what} {plain(ref, 40)}" if ref else ""
+    if view.page is ConsolePage.LANES:
+        return f"hosts of {plain(about.get('name', ref), 60)}"
+    if view.page is ConsolePage.LINE:
+        return "failed URL" if about.get("reason") else "event"
     named = {
         ConsolePage.JOB: about.get("name", ref),
-        ConsolePage.LANES: about.get("name", ref),
         ConsolePage.HOST: about.get("host", ref),
         ConsolePage.FAILED: f"{about.get('reason', '')} at {about.get('host', '')}",
     }

@@ -36,14 +36,21 @@ def limit_rows(limits: Sequence[LimitShare], cells: int, rows: int) -> list[Pane
             Span(f"{percent(limit.share):>7} "),
         ]
         room = cells - bar_cells - 9
-        gain = f"  {plain(limit.gain, 40)}" if limit.gain else ""
         text = plain(limit.text, 300)
         advice = plain(limit.advice, 300)
         if not roomy and advice:
             text = f"{text}: {advice}"
+        gain = _gain(plain(limit.gain, 40), room - width(text))
         text_cells = max(0, min(width(text), room - width(gain)))
         head += [Span(fit(text, text_cells)), Span(gain, "accent")]
         drawn.append(PanelRow(tuple(head), limit.place))
         if roomy and advice:
             drawn.append(PanelRow(line(Span(" " * (bar_cells + 9)), Span(advice, "dim"))))
     return drawn or [PanelRow(line(Span(" nothing is queued", "dim")))]
+
+
+def _gain(gain: str, room: int) -> str:
+    """The gain beside a text, `2 ×` where there is no room for `about 2 × faster`."""
+    if not gain or 2 + width(gain) <= room:
+        return gain and f"  {gain}"
+    return f"  {gain.removeprefix('about ').removesuffix(' faster')}"

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Final
 
 from console.attention import attention
-from console.columns.cells import LEVEL_STYLE, STATE_STYLE
+from console.columns.cells import LEVEL_MARK, LEVEL_STYLE, STATE_STYLE
 from console.columns.outcomes import log_rows
 from console.drawing.bars import bar
 from console.drawing.chart import chart
@@ -27,7 +27,6 @@ from console.tables import number, text
 from console.units import clock_text, count, duration, percent, rate, size
 from zcrawl.model.snapshot import LiveRunView, PublishedSnapshot
 
-LEVEL_MARK: Final = {"bad": "✖", "warn": "▲"}
 WITH_FAILED: Final = 90  # cells from which on a job shows its failures
 NARROW: Final = 100
 ROOMY: Final = 150
@@ -237,11 +236,12 @@ def event_rows(view: View) -> list[PanelRow]:
     rows = []
     for row in log_rows(view)[:100]:
         style = LEVEL_STYLE.get(text(row, "level"), "")
+        times = f"  × {number(row, 'times'):.0f}" if number(row, "times") > 1 else ""
         spans = line(
             Span(f" {clock_text(number(row, 'at')):8} ", "dim"),
             Span(f"{LEVEL_MARK.get(style, ' ')} ", style),
             Span(f"{fit(text(row, 'source'), 10)} ", "dim"),
-            Span(text(row, "text") or text(row, "name"), style),
+            Span((text(row, "text") or text(row, "name")) + times, style),
         )
         rows.append(PanelRow(spans))
     return rows or [PanelRow(line(Span(" nothing yet", "dim")))]

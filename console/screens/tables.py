@@ -10,6 +10,7 @@ from textual.widget import Widget
 
 from console.columns.pages import TABLES
 from console.columns.work import node_rows
+from console.drawing.preview import preview, table_rows
 from console.drawing.table import summary_line
 from console.drawing.workers import tiles, worker_place
 from console.help_text import help_text
@@ -20,7 +21,10 @@ from console.tables import Row, shown
 from console.widgets.commanded import Commanded
 from console.widgets.heat_map import HeatMap
 from console.widgets.painted import Painted
+from console.widgets.replay_bar import ReplayBar
 from console.widgets.table import TableWidget
+
+CHROME = 4  # lines: the top, the tabs, the summary, the footer
 
 
 class TableScreen(PageScreen):
@@ -30,14 +34,29 @@ class TableScreen(PageScreen):
         """The table and its summary."""
         yield TableWidget(id="body")
         yield Painted(id="summary")
+        below = Painted(id="preview")
+        below.display = False
+        yield below
 
     def show_body(self, view: View) -> None:
-        """Show the rows."""
+        """Show the rows, and on a high screen what the row at the cursor is about."""
         table = TABLES[self.PAGE]
         if view.page is not self.PAGE:
             return
+        now = shown(table, view)
+        self._show_preview(view, now.total)
         self.query_one(TableWidget).show(view)
-        self.query_one("#summary", Painted).paint([summary_line(table, view, shown(table, view))])
+        self.query_one("#summary", Painted).paint([summary_line(table, view, now)])
+
+    def _show_preview(self, view: View, total: int) -> None:
+        """Give the table the lines that it needs, and the preview the rest."""
+        body, below = self.query_one(TableWidget), self.query_one("#preview", Painted)
+        room = self.size.height - CHROME - self.query_one(ReplayBar).display
+        lines = table_rows(total, room) if self.has_class("-tall") and body.display else room
+        below.display = lines < room
+        body.styles.height = lines if below.display else "1fr"
+        if below.display:
+            below.paint(preview(view, self.size.width, room - lines))
 
     @property
     def page_rows(self) -> int:

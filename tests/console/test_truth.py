@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from console.actions import BY_NAME, key_of, plan
 from console.columns.pages import TABLES
-from console.columns.work import job_facts
+from console.columns.work import in_flight_text, job_facts
+from console.drawing.lines import as_text
+from console.drawing.overview import cluster_lines
 from console.questions import questions
 from console.state import (
     Answered,
@@ -24,7 +27,7 @@ from console.state import (
 from console.tables import shown
 from console.units import latency, plural
 from console.view import current_row, reduce
-from tests.console.samples import heard, run, snapshot, worker
+from tests.console.samples import came, heard, run, snapshot, worker
 
 NODES, JOBS = Place(ConsolePage.NODES), Place(ConsolePage.JOBS)
 
@@ -155,10 +158,46 @@ def test_figures_of_a_worker_that_is_gone_are_blank() -> None:
     assert cells(view, "CPU")[0] == "51 %"
 
 
+def test_a_drained_worker_is_shown_so_and_can_be_taken_back() -> None:
+    """Its row offers `undrain`, which names the worker."""
+    view = then(heard(snapshot(0, workers=[worker("a", state="drained")], masters=[])), GoTo(NODES))
+    assert cells(view, "State")[0] == "drained"
+    (request,) = plan(BY_NAME["undrain"], rows(view)[:1])
+    assert (request.op, request.args) == ("undrain", {"node": "a"})
+    assert key_of(view, BY_NAME["undrain"]) == "u"
+
+
 def test_a_cpu_that_was_not_measured_is_blank() -> None:
     """A worker of an older version does not report it; 0 % would be a claim."""
     view = then(heard(snapshot(0, workers=[worker("a")], masters=[])), GoTo(NODES))
     assert cells(view, "CPU")[0] == ""
+
+
+# ---------------------------------------------------------------- in flight
+
+
+def test_requests_in_flight_are_three_numbers_that_agree_everywhere() -> None:
+    """The overview, the nodes and the job count the same requests by the same names."""
+    busy = worker("a", running=3, waiting=5, uncommitted=2, slots=8)
+    job = run(1, fetching=3, waiting=5, uncommitted=2, in_flight=10)
+    view = then(heard(snapshot(0, workers=[busy], masters=[], runs=[job])), GoTo(NODES))
+    node = [cells(view, title)[0] for title in ("Fetching", "Waiting", "Uncommitted")]
+    assert node == ["3/8", "5", "2"]
+    overview = as_text(cluster_lines(view, 200))
+    assert "3 fetching of 8 slots" in overview
+    assert "5 waiting 2 uncommitted" in overview
+    assert in_flight_text(rows(then(view, GoTo(JOBS)))[0]) == "3 fetching, 5 waiting, 2 uncommitted"
+
+
+def test_the_errors_page_is_asked_of_the_database_and_not_counted_here() -> None:
+    """So its numbers are those that `r` queues, also after a failover."""
+    errors = Place(ConsolePage.ERRORS)
+    view = then(heard(snapshot(0)), GoTo(errors))
+    assert next(question.op for question in questions(view)) == "errors"
+    group = {"run": 1, "job": 1, "host_id": 4, "host": "h", "reason": "dns", "count": 12}
+    view = then(view, Answered(view.place.key, {"rows": [group], "total": 1, "offset": 0}, 1.0))
+    view = then(view, came(snapshot(1, leader="m2", epoch=4, failed={})))
+    assert cells(view, "Count") == ["12"]
 
 
 # ---------------------------------------------------------------- figures
