@@ -277,7 +277,7 @@ def test_a_job_shows_how_often_its_fields_were_filled() -> None:
     assert "Fields of all items" in text and "2 unreadable" in text and "12 %" in text
 
 
-def test_a_host_says_what_its_robots_and_its_breaker_do() -> None:
+def test_a_host_says_what_its_robots_are_and_how_it_fails() -> None:
     """In the list, if it is wide enough."""
     rows = [
         host(1, opens=2, failures=9, crawl_delay_s=10.0),
@@ -288,9 +288,9 @@ def test_a_host_says_what_its_robots_and_its_breaker_do() -> None:
     lines = page_text(view, 200).splitlines()
     of_host = (next(row for row in lines if f"//h{n}.test" in row) for n in (1, 2, 3))
     first, second, third = of_host
-    assert "open 2×" in first and "10 s" in first
-    assert "3 failed" in second and "read" in second
-    assert "closed" in third and "–" in third
+    assert " down " in first and "10 s" in first
+    assert "3 in a row" in second and "read" in second
+    assert "none" in third and "–" in third
 
 
 def test_somebody_who_looks_into_a_thousand_hosts_fills_no_memory() -> None:
