@@ -76,6 +76,8 @@ def row_text(table: Table, row: Row, cells: int) -> str:
 def nothing_text(table: Table, view: View) -> str:
     """Why there is no row."""
     answer = view.known.answers.get(slot_of(view))
+    if view.known.snapshot is None:  # nobody knows whether there is something
+        return plain(view.link.text) or "connecting"
     if view.table.filter:
         words = f"nothing matches {plain(view.table.filter, 40)!r}"
         if table.op == "items" and answer is not None and answer.data.get("more"):

@@ -11,12 +11,15 @@ from console.columns.pages import TABLES
 from console.columns.work import in_flight_text, job_facts
 from console.drawing.lines import as_text
 from console.drawing.overview import cluster_lines
+from console.drawing.table import nothing_text
 from console.questions import questions
 from console.state import (
     Answered,
     ConsolePage,
     Drill,
     GoTo,
+    LinkChanged,
+    LinkState,
     Move,
     Place,
     SetSpan,
@@ -171,6 +174,14 @@ def test_a_cpu_that_was_not_measured_is_blank() -> None:
     """A worker of an older version does not report it; 0 % would be a claim."""
     view = then(heard(snapshot(0, workers=[worker("a")], masters=[])), GoTo(NODES))
     assert cells(view, "CPU")[0] == ""
+
+
+@pytest.mark.parametrize("page", list(TABLES))
+def test_before_a_leader_is_heard_no_table_says_that_there_is_nothing(page: ConsolePage) -> None:
+    """`no jobs` would be a claim; why nothing is known is said instead."""
+    view = then(View(), LinkChanged(LinkState.CONNECTING, "no cluster runs in ./data", 1.0))
+    text = nothing_text(TABLES[page], then(view, GoTo(Place(page))))
+    assert text == "no cluster runs in ./data"
 
 
 # ---------------------------------------------------------------- in flight
