@@ -8,9 +8,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from console.actions import Action, ActionRequest, Gather, Values, plan, result_text, typed_values
+import msgspec
+
+from console.actions import (
+    Action,
+    ActionRequest,
+    Gather,
+    PlannedChange,
+    Values,
+    changes,
+    new_runs,
+    plan,
+    result_text,
+    typed_values,
+)
 from console.drawing.lines import Picture, Span
-from console.drawing.question import question_lines
+from console.drawing.question import question_lines, question_title
 from console.plain import plain
 from console.screens.action_form import ActionForm
 from console.screens.dialogs import ConfirmDialog
@@ -68,6 +81,8 @@ class Acting:
         if not rows and action.name != "step_down":
             self._say(f"no row to {action.label}", "warn")
             return
+        if action.name == "step_down":
+            rows = [self._leader_row()]
         if action.form and not typed:
             fitting = [row for row in rows if action.fits(row)]
             if not fitting:
@@ -80,41 +95,64 @@ class Acting:
             return
         try:
             values = typed_values(action, typed) if typed else {}
-            requests = self._plan(action, rows, values)
+            planned = changes(action, rows, values)
         except ValueError as error:
             self._say(str(error), "bad")
             return
-        if not requests:
+        if not planned:
             self._say(f"cannot {action.label}: {_states(rows)}", "warn")
             return
-        self._confirm(action, rows, requests, line)
+        self._confirm(action, planned, _misfits(action, rows), line)
 
-    def _plan(self, action: Action, rows: list[Row], values: Values) -> list[ActionRequest]:
+    def _leader_row(self) -> Row:
+        """The leader that is on the screen, and the epoch that is to end."""
         snapshot = self._app.view.known.snapshot
-        return plan(action, rows, values, snapshot.epoch if snapshot is not None else 0)
+        if snapshot is None:
+            return {"leader": "unknown", "epoch": 0}
+        return {"leader": snapshot.leader, "epoch": snapshot.epoch}
 
     def _confirm(
-        self, action: Action, rows: list[Row], requests: list[ActionRequest], line: ClusterLine
+        self, action: Action, planned: list[PlannedChange], left_out: int, line: ClusterLine
     ) -> None:
         def answer(yes: bool) -> None:
-            if yes:
-                self._app.do(self._perform_all(action, rows, requests, line))
-            else:
+            if not yes:
                 self._say("nothing was changed")
+            elif not self._outdated(planned):
+                self._app.do(self._perform_all(action, planned, left_out, line))
 
-        question = question_lines(action, rows, requests, self._app.view)
-        title = f"{action.label.capitalize()}?"
-        dialog = ConfirmDialog(title, question, answer, destructive=action.destructive)
+        dialog = ConfirmDialog(
+            question_title(planned),
+            question_lines(action, planned, left_out),
+            answer,
+            destructive=action.destructive,
+        )
         self._app.push_screen(dialog)
+
+    def _outdated(self, planned: list[PlannedChange]) -> bool:
+        """Whether a job has a run that the dialog did not name; that is told, and nothing is sent.
+
+        A request about a run names it. One about a whole job would take the new run too."""
+        live = self._app.view
+        live = msgspec.structs.replace(live, held=None)
+        for change in planned:
+            runs = new_runs(change, live)
+            if runs:
+                numbers = ", ".join(map(str, sorted(runs)))
+                self._say(
+                    f"job {change.target.job} has a new run {numbers}, which the question did not "
+                    "name. Nothing was changed; look at the job and ask again.",
+                    "bad",
+                )
+                return True
+        return False
 
     def _ask_about_all(self, action: Action, gather: Gather, line: ClusterLine) -> None:
         """Open the dialog now; count what it is about while it is open."""
-        gathered: list[Row] = []
+        gathered: list[PlannedChange] = []
 
         def answer(yes: bool) -> None:
             if yes:
-                requests = self._plan(action, gathered, {})
-                self._app.do(self._perform_all(action, gathered, requests, line))
+                self._app.do(self._perform_all(action, gathered, 0, line))
             else:
                 self._say("nothing was changed")
 
@@ -132,9 +170,8 @@ class Acting:
                 if rows is not None:  # else it was told why they cannot be had
                     self._say("nothing to retry", "warn")
                 return
-            gathered.extend(rows)
-            requests = self._plan(action, rows, {})
-            dialog.ask(question_lines(action, rows, requests, self._app.view), ready=True)
+            gathered.extend(changes(action, rows))
+            dialog.ask(question_lines(action, gathered, 0), ready=True)
 
         self._app.do(count())
 
@@ -158,10 +195,9 @@ class Acting:
     # ------------------------------------------------------------ doing
 
     async def _perform_all(
-        self, action: Action, rows: list[Row], requests: list[ActionRequest], line: ClusterLine
+        self, action: Action, planned: list[PlannedChange], left_out: int, line: ClusterLine
     ) -> None:
-        done = [await self._perform(request, line) == "" for request in requests]
-        left_out = len([row for row in rows if not action.fits(row)])
+        done = [await self._perform(change.request, line) == "" for change in planned]
         if len(done) + left_out > 1:
             counts = {"done": sum(done), "refused": done.count(False), "left out": left_out}
             summary = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
@@ -184,9 +220,7 @@ class Acting:
         self, action: Action, rows: list[Row], values: Values, line: ClusterLine
     ) -> str:
         """What the form of an action sends. Return why it was refused."""
-        refusals = [
-            await self._perform(request, line) for request in self._plan(action, rows, values)
-        ]
+        refusals = [await self._perform(request, line) for request in plan(action, rows, values)]
         return "; ".join(refusal for refusal in refusals if refusal)
 
     def submit(self, sources: str = "") -> None:
@@ -207,6 +241,10 @@ class Acting:
             return reply
 
         self._app.push_screen(SubmitForm(sources, send))
+
+
+def _misfits(action: Action, rows: list[Row]) -> int:
+    return len([row for row in rows if not action.fits(row)])
 
 
 def _states(rows: list[Row]) -> str:

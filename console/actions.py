@@ -11,9 +11,20 @@ import shlex
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from console.columns.work import ENDED
+from console.columns.work import ENDED, job_rows
 from console.state import ConsolePage, View
 from console.tables import Row, number, text
+from console.targets import (
+    Target,
+    deletion_target,
+    group_target,
+    host_target,
+    leader_target,
+    queued_text,
+    run_target,
+    without_covered,
+    worker_target,
+)
 
 RUN_PAGES: Final = (ConsolePage.JOBS, ConsolePage.QUEUES, ConsolePage.JOB)
 
@@ -24,6 +35,15 @@ class ActionRequest(NamedTuple):
     op: str
     args: dict[str, Any]
     command: str
+
+
+class PlannedChange(NamedTuple):
+    """A request, and what the dialog says about it."""
+
+    label: str
+    target: Target
+    request: ActionRequest
+    losses: str  # what cannot be had back
 
 
 Gather: TypeAlias = Callable[[View], tuple[str, dict[str, Any]]]
@@ -47,40 +67,23 @@ class Action(NamedTuple):
     label: str
     about: str  # a sentence: what it does
     pages: tuple[ConsolePage, ...]
-    request: Callable[[Row, Values], ActionRequest]
+    target: Callable[[Row], Target]
+    request: Callable[[Target, Values], ActionRequest]
     fits: Callable[[Row], bool] = lambda row: True
     destructive: bool = False  # it cannot be undone: the default answer is no
-    loses: Callable[[Row], str] = lambda row: ""  # what cannot be had back
+    loses: Callable[[Row, Target], str] = lambda row, target: ""  # what cannot be had back
+    run_label: str = ""  # the label where it is about a run, if that differs
     form: tuple[ActionField, ...] = ()  # what has to be filled in first
     short: str = ""  # the label in the footer, where there is little room
     gather: Gather | None = None  # what to ask for all rows that it is about, instead of the chosen
 
 
-def _act(action: str) -> Callable[[Row, Values], ActionRequest]:
-    def request(row: Row, values: Values) -> ActionRequest:
-        ref, run = text(row, "job"), _run_of(row)
-        args = {"ref": ref, "action": action} | run
-        return ActionRequest("act", args, f"zcrawl {action} {_q(ref)}{_flag(run)}")
+def _act(action: str) -> Callable[[Target, Values], ActionRequest]:
+    def request(target: Target, values: Values) -> ActionRequest:
+        args = {"action": action, **target.args}
+        return ActionRequest("act", args, f"zcrawl {action} {target.words}")
 
     return request
-
-
-def _run_of(row: Row) -> dict[str, int]:
-    """The run that a row is about: a job's newest run may be another one."""
-    run = int(number(row, "run"))
-    return {"run": run} if run else {}
-
-
-def _flag(run: dict[str, int]) -> str:
-    return f" --run {run['run']}" if run else ""
-
-
-def _retry_group(row: Row, values: Values) -> ActionRequest:
-    ref, reason, host = text(row, "job"), text(row, "reason"), int(number(row, "host_id"))
-    run = _run_of(row)
-    args = {"ref": ref, "action": "retry", "reason": reason, "host": host} | run
-    command = f"zcrawl retry {_q(ref)} --reason {_q(reason)} --host {host}{_flag(run)}"
-    return ActionRequest("act", args, command)
 
 
 def _all_errors(view: View) -> tuple[str, dict[str, Any]]:
@@ -89,34 +92,29 @@ def _all_errors(view: View) -> tuple[str, dict[str, Any]]:
     return "errors", {"sort": "count", "desc": True, **filter_args}
 
 
-def _set_drain(op: str) -> Callable[[Row, Values], ActionRequest]:
-    def request(row: Row, values: Values) -> ActionRequest:
-        node = text(row, "id")
-        return ActionRequest(op, {"node": node}, f"zcrawl {op} {_q(node)}")
+def _set_drain(op: str) -> Callable[[Target, Values], ActionRequest]:
+    def request(target: Target, values: Values) -> ActionRequest:
+        return ActionRequest(op, dict(target.args), f"zcrawl {op} {target.words}")
 
     return request
 
 
-def _tune(row: Row, values: Values) -> ActionRequest:
-    ref = text(row, "job")
+def _tune(target: Target, values: Values) -> ActionRequest:
     limits = read_limits(values)
     flags = " ".join(f"--{name} {value:.15g}" for name, value in limits.items())
-    run = _run_of(row)
-    return ActionRequest(
-        "tune", {"ref": ref, **run, **limits}, f"zcrawl tune {_q(ref)} {flags}{_flag(run)}"
-    )
+    return ActionRequest("tune", {**target.args, **limits}, f"zcrawl tune {target.words} {flags}")
 
 
-def _reassign(row: Row, values: Values) -> ActionRequest:
-    host, node = text(row, "host"), values.get("worker", "").strip()
+def _reassign(target: Target, values: Values) -> ActionRequest:
+    node = values.get("worker", "").strip()
     if not node:
         raise ValueError("choose the target worker")
-    command = f"zcrawl reassign {_q(host)} {_q(node)}"
-    return ActionRequest("reassign", {"host": host, "node": node}, command)
+    command = f"zcrawl reassign {target.words} {shlex.quote(node)}"
+    return ActionRequest("reassign", {**target.args, "node": node}, command)
 
 
-def _step_down(row: Row, values: Values) -> ActionRequest:
-    return ActionRequest("step_down", {"epoch": row["epoch"]}, "zcrawl step-down")
+def _step_down(target: Target, values: Values) -> ActionRequest:
+    return ActionRequest("step_down", dict(target.args), "zcrawl step-down")
 
 
 LIMITS: Final = ("rate", "concurrency", "burst")
@@ -161,18 +159,6 @@ def _is_worker(row: Row) -> bool:
     return text(row, "kind") == "worker" or "slots" in row
 
 
-def _queued_text(row: Row) -> str:
-    """What a run loses that ends now."""
-    queued = number(row, "queued")
-    return f"{queued:,.0f} queued URLs are dropped" if queued else ""
-
-
-def _data_text(row: Row) -> str:
-    """What is deleted with a job."""
-    parts = [f"{number(row, name):,.0f} {name}" for name in ("pages", "items") if name in row]
-    return f"its data is deleted: {', '.join(parts)}, all runs" if parts else "all its data"
-
-
 NODE_PAGES: Final = (ConsolePage.NODES, ConsolePage.NODE)
 ACTIONS: Final = (
     Action(
@@ -181,20 +167,31 @@ ACTIONS: Final = (
         "pause",
         "Stop fetching; resume continues.",
         RUN_PAGES,
+        run_target,
         _act("pause"),
         _goes_on,
     ),
-    Action("resume", "g", "resume", "Continue a paused run.", RUN_PAGES, _act("resume"), _goes_on),
+    Action(
+        "resume",
+        "g",
+        "resume",
+        "Continue a paused run.",
+        RUN_PAGES,
+        run_target,
+        _act("resume"),
+        _goes_on,
+    ),
     Action(
         "cancel",
         "x",
         "cancel",
         "End the run now. What is queued is dropped.",
         RUN_PAGES,
+        run_target,
         _act("cancel"),
         _goes_on,
         destructive=True,
-        loses=_queued_text,
+        loses=lambda row, target: queued_text(row),
     ),
     Action(
         "retry",
@@ -202,6 +199,7 @@ ACTIONS: Final = (
         "retry failed",
         "Fetch the failed URLs of the run again.",
         RUN_PAGES,
+        run_target,
         _act("retry"),
         short="retry",
     ),
@@ -209,11 +207,13 @@ ACTIONS: Final = (
         "delete",
         "d",
         "delete job and data",
-        "Delete the job, all its runs, pages and items.",
+        "Delete it with its pages and items. Output files stay.",
         RUN_PAGES,
+        deletion_target,
         _act("delete"),
         destructive=True,
-        loses=_data_text,
+        loses=lambda row, target: target.data,
+        run_label="delete run and data",
         short="delete",
     ),
     Action(
@@ -222,6 +222,7 @@ ACTIONS: Final = (
         "change rate limit",
         "Change rate, concurrency and burst per host.",
         RUN_PAGES,
+        run_target,
         _tune,
         _goes_on,
         form=(
@@ -235,8 +236,9 @@ ACTIONS: Final = (
         "drain",
         "d",
         "drain",
-        "Give the worker no new URLs; it ends when it has none.",
+        "Give the worker no new URLs. It ends what it has and waits.",
         NODE_PAGES,
+        worker_target,
         _set_drain("drain"),
         _is_worker,
         destructive=True,
@@ -247,6 +249,7 @@ ACTIONS: Final = (
         "undrain",
         "Give a drained worker URLs again.",
         NODE_PAGES,
+        worker_target,
         _set_drain("undrain"),
         _is_worker,
     ),
@@ -256,9 +259,10 @@ ACTIONS: Final = (
         "force failover",
         "The leader steps down, and another master takes over.",
         (ConsolePage.NODES, ConsolePage.OVERVIEW),
+        leader_target,
         _step_down,
         destructive=True,
-        loses=lambda row: "nothing is fetched until another master leads, a few seconds",
+        loses=lambda row, target: "nothing is fetched until another master leads, a few seconds",
         short="failover",
     ),
     Action(
@@ -267,6 +271,7 @@ ACTIONS: Final = (
         "move to a worker",
         "Let another worker fetch this host.",
         (ConsolePage.HOSTS, ConsolePage.HOST, ConsolePage.LANES),
+        host_target,
         _reassign,
         form=(ActionField("worker", "Target worker", "worker"),),
         short="move",
@@ -277,7 +282,8 @@ ACTIONS: Final = (
         "retry",
         "Fetch the failed URLs of the group again.",
         (ConsolePage.ERRORS,),
-        _retry_group,
+        group_target,
+        _act("retry"),
     ),
     Action(
         "retry_all",
@@ -285,7 +291,8 @@ ACTIONS: Final = (
         "retry all that match",
         "Fetch all failed URLs that match the filter again.",
         (ConsolePage.ERRORS,),
-        _retry_group,
+        group_target,
+        _act("retry"),
         destructive=True,
         gather=_all_errors,
         short="retry all",
@@ -310,15 +317,42 @@ def key_of(view: View, action: Action) -> str:
     return view.keys.get(f"act.{action.name}", action.key)
 
 
-def plan(
-    action: Action, rows: list[Row], values: Values | None = None, epoch: int = 0
-) -> list[ActionRequest]:
-    """One request for each row that it fits; each only once. ValueError tells what was mistyped.
-    `epoch` is the one that is seen to lead."""
-    if action.name == "step_down":
-        rows = [{"epoch": epoch}]
-    requests = [action.request(row, values or {}) for row in rows if action.fits(row)]
-    return list({request.command: request for request in requests}.values())
+def changes(action: Action, rows: list[Row], values: Values | None = None) -> list[PlannedChange]:
+    """Return one change for each target of the rows that it fits, each only once. ValueError tells
+    what was mistyped."""
+    losses = {}
+    targets = []
+    for row in rows:
+        if action.fits(row):
+            target = action.target(row)
+            targets.append(target)
+            losses[target.words] = action.loses(row, target)
+    return [
+        PlannedChange(
+            action.label if target.is_job or not action.run_label else action.run_label,
+            target,
+            action.request(target, values or {}),
+            losses[target.words],
+        )
+        for target in without_covered(targets)
+    ]
+
+
+def plan(action: Action, rows: list[Row], values: Values | None = None) -> list[ActionRequest]:
+    """Return the requests of `changes`."""
+    return [change.request for change in changes(action, rows, values)]
+
+
+def new_runs(change: PlannedChange, view: View) -> set[int]:
+    """Return the runs of a job that is meant with all its runs that its dialog did not name."""
+    if not change.target.is_job:
+        return set()
+    return {
+        int(number(run, "run"))
+        for row in job_rows(view)
+        if text(row, "job") == change.target.job
+        for run in row.get("all_runs", ())
+    } - change.target.all_runs
 
 
 def result_text(request: ActionRequest, reply: dict[str, Any]) -> str:
@@ -330,7 +364,3 @@ def result_text(request: ActionRequest, reply: dict[str, Any]) -> str:
         same = "" if changed or more else ", no change"
         return f"run {reply.get('run')}: {reply.get('state')}{more}{same}"
     return ", ".join(f"{key} {value}" for key, value in reply.items())
-
-
-def _q(value: str) -> str:
-    return shlex.quote(value)

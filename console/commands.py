@@ -16,7 +16,7 @@ from console.columns.cells import tags_in
 from console.columns.queues import BY
 from console.columns.work import job_rows, node_rows
 from console.state import MAIN_PAGES, ConsoleEvent, ConsolePage, GoTo, Place, SetFilter, View
-from console.tables import Row, text
+from console.tables import Row, number, text
 
 JOB_ACTIONS: Final = ("pause", "resume", "cancel", "delete", "retry", "tune")
 WORDS: Final = (
@@ -132,21 +132,21 @@ def _about(name: str, rest: Sequence[str], view: View) -> ParsedCommand:
 
 
 def _act_on_job(name: str, row: Row, words: Sequence[str]) -> ParsedCommand:
-    """`:cancel docs run=3`, or `--run 3`; without a number the leader takes the newest run, and
-    `delete` all of them."""
+    """`:cancel docs run=3`, or `--run 3`; without a number it is the newest run that is known here,
+    and for `delete` all of them."""
     joined = " ".join(words).replace("--run ", "run=").replace("--run=", "run=").split()
-    numbers = [word.removeprefix("run=") for word in joined if word.startswith("run=")]
+    run_numbers = [word.removeprefix("run=") for word in joined if word.startswith("run=")]
     more = " ".join(word for word in joined if not word.startswith("run="))
-    if any(not number.isdecimal() for number in numbers):
-        return Mistake(f"run={numbers[0]} is not a run's number")
+    if any(not digits.isdecimal() for digits in run_numbers):
+        return Mistake(f"run={run_numbers[0]} is not a run's number")
     if name == "tune" and not more:
         return Mistake("which rate limit? e.g. :tune docs rate=5 concurrency=2")
     if name != "tune" and more:
         return Mistake(f"{name} takes a job and run=N, not {more!r}")
-    row = {key: value for key, value in row.items() if key != "run"}
-    if numbers:
-        # Another run of the job than the one on the screen: its state is not known here.
-        row = {"job": row.get("job"), "run": int(numbers[0])}
+    if run_numbers:
+        runs = {int(number(run, "run")): run for run in row.get("all_runs", ())}
+        # A run that is not on the screen: its state is not known here.
+        row = runs.get(int(run_numbers[0]), {"job": row.get("job"), "run": int(run_numbers[0])})
     return Do(BY_NAME[name], [row], more)
 
 

@@ -243,7 +243,8 @@ def _job_rows(runs: list[Row], expanded: frozenset[str]) -> list[Row]:
         of_job.sort(key=lambda row: -number(row, "run"))
         outer = f"job/{job}" if len(of_job) > 1 else ""
         is_open = outer in expanded
-        about = {"runs": len(of_job), "outer": outer, "expanded": is_open, "level": 0}
+        about: Row = {"runs": len(of_job), "outer": outer, "expanded": is_open, "level": 0}
+        about["all_runs"] = of_job  # what an action on the whole job is about
         rows.append(of_job[0] | about)
         if is_open:
             inner = {"outer": outer, "level": 1, "runs": 0}

@@ -261,7 +261,7 @@ def test_a_rate_limit_is_sent_as_it_was_typed_and_mistakes_are_named() -> None:
     """The command line that is shown means the same number."""
     tune = BY_NAME["tune"]
     assert plan(tune, [run(1)], typed_values(tune, "99999999 3"))[0].command == (
-        "zcrawl tune 1 --rate 99999999 --concurrency 3 --run 1"
+        "zcrawl tune 1 --run 1 --rate 99999999 --concurrency 3"
     )
     for typed, mistake in (("fast", "rate: not a number"), ("5 x", "concurrency: not")):
         with pytest.raises(ValueError, match=mistake):

@@ -146,7 +146,7 @@ async def test_jobs_are_paused_resumed_tuned_cancelled_retried_and_deleted(tmp_p
         console.app.screen.query_one("#field-rate", Input).value = "50"
         console.app.screen.query_one("#field-concurrency", Input).value = "8"
         await console.press("enter")
-        await console.acted("zcrawl tune 1 --rate 50 --concurrency 8")
+        await console.acted("zcrawl tune 1 --run 1 --rate 50 --concurrency 8")
         (row,) = console.cluster.snapshot().runs
         assert (row.rate, row.concurrency) == (50.0, 8)
         await console.until(lambda view: view.live.rates.now.pages_s > 10)

@@ -121,7 +121,8 @@ async def test_every_change_asks_and_a_destructive_one_defaults_to_no() -> None:
             before = len(feed.done("act"))
             await press_after(pilot, key)
             assert len(feed.done("act")) == before, "it asks first"
-            assert "job shop (2), run 2, paused" in text_of(app)
+            about = "its only run: run 2 paused" if key == "d" else "run 2, paused"
+            assert f"job shop (2), {about}" in text_of(app)
             focused = app.screen.focused
             assert focused is not None and focused.id == ("no" if destructive else "yes")
             await pilot.press("enter")
@@ -154,8 +155,10 @@ async def test_a_destructive_dialog_names_what_is_lost() -> None:
         await pilot.press("3")
         await press_after(pilot, "d")
         said = text_of(app)
-        assert "Delete job and data?" in said and "job shop (2), run 2, paused" in said
-        assert "500 pages, 500 items" in said and "zcrawl delete 2 --run 2" in said
+        assert "Delete job and data?" in said
+        assert "job shop (2), its only run: run 2 paused" in said
+        assert "500 pages, 500 items" in said and "zcrawl delete 2" in said
+        assert "--run" not in said
         await pilot.press("n")
         await press_after(pilot, "x")
         assert "480 queued URLs are dropped" in text_of(app)
