@@ -27,7 +27,7 @@ from console.feed.mesh import MeshFeed
 from console.feed.ports import Feed
 from console.feed.replay import ReplayFeed
 from console.jumps import jumps
-from console.keyboard import OrderedApp
+from console.keyboard import KeyClock, OrderedApp
 from console.keymap import app_bindings, key_mistake
 from console.painting import Painting
 from console.plain import plain
@@ -100,8 +100,9 @@ class ConsoleApp(OrderedApp):
         utc: Callable[[], float] = time.time,
         record: Callable[[ConsoleEvent], None] = lambda event: None,
         when_ready: Callable[[], None] = lambda: None,
+        key_clock: KeyClock | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(key_clock)
         self._clock, self._utc, self._record = clock, utc, record
         self._when_ready = when_ready
         self._targets = targets

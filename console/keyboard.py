@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from textual import events
 from textual._time import get_time
@@ -22,9 +22,31 @@ from textual.screen import ModalScreen
 DELIVERED_S: Final = 0.5  # the longest that a widget is waited for
 LOOK_S: Final = 0.005  # how often a dialog that opens is looked at
 OPENED_S: Final = 2.0  # a dialog without focus after this time gets its keys anyway
+QUIET_BEFORE_S: Final = 0.3  # without any key before a key that agrees to a question
+QUIET_AFTER_S: Final = 0.15  # and after it: less than between two letters of a word
 MOST_WAITING: Final = 10_000  # keys; whoever pastes more without brackets loses the rest
 
 TypedEvent = events.Key | events.Paste
+
+
+class KeyClock:
+    """When keys were pressed, and what time it is."""
+
+    def now(self) -> float:
+        """Return the time, in seconds."""
+        return get_time()
+
+    def of(self, event: TypedEvent) -> float:
+        """Return when a key or a paste arrived."""
+        return event.time
+
+
+class LoneKey(NamedTuple):
+    """A key that agrees to a question, if nothing is typed right behind it."""
+
+    event: events.Key
+    screen: DialogScreen
+    at: float
 
 
 class DialogScreen(ModalScreen[None]):
@@ -38,12 +60,22 @@ class DialogScreen(ModalScreen[None]):
         """Whether it was painted, with its focus."""
         return self.seen_at is not None
 
+    def agrees(self, event: events.Key) -> bool:
+        """Return whether this key would agree to a question. It has to stand alone."""
+        return False
+
+    def explain_quiet(self) -> None:
+        """Say that a key did not count, because it did not stand alone."""
+
 
 class OrderedApp(App[None]):
     """An app that finishes a key before it looks at the next one."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_clock: KeyClock | None = None) -> None:
         super().__init__()
+        self._key_clock = key_clock or KeyClock()
+        self._typed_at = float("-inf")  # the newest key or paste
+        self._lone_key: LoneKey | None = None
         self._typed: deque[TypedEvent] = deque(maxlen=MOST_WAITING)
         self._waits_since: float | None = None
 
@@ -65,10 +97,13 @@ class OrderedApp(App[None]):
                 self.set_timer(LOOK_S, self._type)
                 return
             event = self._typed.popleft()
+            before, self._typed_at = self._typed_at, self._key_clock.of(event)
+            self._drop_lone_key()
             if self._is_early(event):
                 continue
             if isinstance(event, events.Key):
-                await self._press(event)
+                if not self._waits_alone(event, before):
+                    await self._press(event)
             else:
                 await self._paste(event)
 
@@ -89,13 +124,48 @@ class OrderedApp(App[None]):
         screen = self.screen
         if not isinstance(screen, DialogScreen) or screen.KEEPS_EARLY_KEYS:
             return False
-        return screen.seen_at is not None and event.time < screen.seen_at
+        return screen.seen_at is not None and self._key_clock.of(event) < screen.seen_at
+
+    # ------------------------------------------------------------ keys that agree to something
+
+    def _waits_alone(self, event: events.Key, before: float) -> bool:
+        """Whether a key has to stand alone. Then it counts only if it does: a `y` within a word
+        that is typed while a question is on the screen agrees to nothing."""
+        screen = self.screen
+        if not isinstance(screen, DialogScreen) or not screen.agrees(event):
+            return False
+        since = max(before, screen.seen_at or before)
+        if self._typed_at - since < QUIET_BEFORE_S:
+            screen.explain_quiet()
+            return True
+        self._lone_key = LoneKey(event, screen, self._typed_at)
+        self.set_timer(QUIET_AFTER_S, self._press_lone_key)
+        return True
+
+    def _drop_lone_key(self) -> None:
+        """Another key came right behind it."""
+        if self._lone_key is not None:
+            self._lone_key.screen.explain_quiet()
+            self._lone_key = None
+
+    async def _press_lone_key(self) -> None:
+        """Press the key that agrees, if nothing came behind it."""
+        lone_key = self._lone_key
+        if lone_key is None or self._typed:  # the keys that wait will drop it
+            return
+        left = lone_key.at + QUIET_AFTER_S - self._key_clock.now()
+        if left > 0:
+            self.set_timer(left, self._press_lone_key)
+            return
+        self._lone_key = None
+        if self.screen is lone_key.screen:
+            await self._press(lone_key.event)
 
     def post_display_hook(self) -> None:
         """Note when a dialog is on the screen."""
         screen = self.screen_stack[-1] if self.screen_stack else None
         if isinstance(screen, DialogScreen) and screen.focused is not None and not screen.seen:
-            screen.seen_at = get_time()
+            screen.seen_at = self._key_clock.now()
 
     async def _press(self, event: events.Key) -> None:
         focused = self.focused

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -25,7 +26,8 @@ from console.widgets.painted import Painted
 class ConfirmDialog(DialogScreen):
     """A question. Enter presses the button that has the focus: no, if something would be lost.
 
-    A yes that was typed before the question was on the screen is no answer to it.
+    A yes that was typed before the question was on the screen is no answer to it, nor is one that
+    does not stand alone: a word that is typed at the wrong place may have a `y`.
     """
 
     KEEPS_EARLY_KEYS = False
@@ -81,6 +83,17 @@ class ConfirmDialog(DialogScreen):
         painted.styles.height = len(question)
         painted.paint(question)
         self.query_one("#yes", Button).disabled = not ready
+
+    def agrees(self, event: events.Key) -> bool:
+        """Return whether this key says yes."""
+        if event.key == "enter":
+            return self.focused is not None and self.focused.id == "yes"
+        return event.key == "y"
+
+    def explain_quiet(self) -> None:
+        """Say that the yes did not count."""
+        for box in self.query(".box"):
+            box.border_subtitle = "not counted: press y alone"
 
     def action_press(self) -> None:
         """Press the button that has the focus."""

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from console.app import ConsoleApp
 from console.feed.ports import Emit
-from console.keyboard import DialogScreen
+from console.keyboard import QUIET_BEFORE_S, DialogScreen, OrderedApp
 from console.questions import questions
 from console.state import Answered, GoTo, Place, SnapshotCame, View
 from console.view import reduce
@@ -209,12 +209,28 @@ async def until(pilot: Pilot[None], true: Callable[[], bool], patience_s: float 
             await pilot.pause(0.02)
 
 
-async def press_after(pilot: Pilot[None], opens: str, *answers: str) -> None:
+async def press_after(pilot: Pilot[None], opens: str, *keys: str) -> None:
     """Press a key that opens a dialog; when it is on the screen, press the others."""
     await pilot.press(opens)
     await until(pilot, lambda: is_open(pilot.app))
-    await pilot.press(*answers)
+    await answer(pilot, *keys)
     await pilot.pause()
+
+
+async def answer(pilot: Pilot[None], *keys: str) -> None:
+    """Press keys as a person does who reads the question: each stands alone."""
+    app = pilot.app
+    assert isinstance(app, OrderedApp)
+    for key in keys:
+        await until(pilot, lambda: is_quiet(app))
+        await pilot.press(key)
+        await until(pilot, lambda: app._lone_key is None)
+
+
+def is_quiet(app: OrderedApp) -> bool:
+    """Whether a key that is pressed now would stand alone."""
+    seen_at = app.screen.seen_at if isinstance(app.screen, DialogScreen) else None
+    return app._key_clock.now() - max(app._typed_at, seen_at or 0.0) >= QUIET_BEFORE_S
 
 
 def is_open(app: App[None]) -> bool:

@@ -18,6 +18,7 @@ from tests.console.samples import (
     KEYS,
     TARGET,
     FakeFeed,
+    answer,
     answers,
     fake_app,
     heard,
@@ -77,7 +78,7 @@ async def test_all_errors_that_match_are_retried_also_those_off_the_screen() -> 
         await pilot.press("slash", *"h11", "enter")
         await press_after(pilot, "a")
         await until(pilot, lambda: "111 requests" in text_of(app))
-        await pilot.press("y")
+        await answer(pilot, "y")
         hosts = {n for n in range(1, 1_204) if "h11" in f"h{n}"}
         await until(pilot, lambda: len(feed.done("act")) == 1 + len(hosts))
         assert {args["host"] for args in feed.done("act")[1:]} == hosts and len(hosts) == 111

@@ -27,6 +27,7 @@ from console.state import (
 from console.view import chosen_rows, reduce
 from tests.console.samples import (
     FakeFeed,
+    answer,
     answers,
     came,
     fake_app,
@@ -209,12 +210,12 @@ async def test_a_run_that_began_while_the_dialog_was_open_is_not_deleted() -> No
         await press_after(pilot, "d")
         feed.emit(came(snapshot(1, runs=[run(1), run(2, "docs", job=1)])))
         await pilot.pause()
-        await pilot.press("y")
+        await answer(pilot, "y")
         await until(pilot, lambda: "has a new run 2" in app.view.message.text)
         assert not feed.done("act")
         await press_after(pilot, "d")
         assert "all 2 runs: run 2 running, run 1 running" in text_of(app)
-        await pilot.press("y")
+        await answer(pilot, "y")
         await until(pilot, lambda: len(feed.done("act")) == 1)
         assert feed.done("act") == [{"ref": "1", "action": "delete"}]
 
@@ -230,6 +231,6 @@ async def test_a_change_is_about_the_run_that_the_dialog_named() -> None:
         await press_after(pilot, "h")
         feed.emit(came(snapshot(1, runs=[run(1), run(2, "docs", job=1)])))
         await pilot.pause()
-        await pilot.press("y")
+        await answer(pilot, "y")
         await until(pilot, lambda: len(feed.done("act")) == 1)
         assert feed.done("act") == [{"ref": "1", "run": 1, "action": "pause"}]

@@ -15,7 +15,7 @@ from textual.widgets import Input, Select
 from console.app import ConsoleApp
 from console.state import ConsolePage, LinkState, View
 from console.view import current_row
-from tests.console.samples import is_open, text_of
+from tests.console.samples import answer, is_open, text_of
 from zcrawl.cli.specs import prepare
 from zcrawl.demo.server import DemoServer
 from zcrawl.errors import RefusedError
@@ -49,8 +49,7 @@ class Scene(NamedTuple):
             while not is_open(self.app):
                 await self.pilot.pause(0.02)
         said = text_of(self.app)
-        if answers:
-            await self.press(*answers)
+        await answer(self.pilot, *answers)
         return said
 
     async def row(self, page: str, **fields: Any) -> None:

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 from textual import events
+from textual.command import CommandList
 from textual.widgets import Button, Input
 
 from console.app import ConsoleApp
+from console.keyboard import KeyClock
 from console.screens.dialogs import ConfirmDialog, PromptDialog
 from console.screens.submit import SubmitForm
 from console.state import ConsolePage
 from tests.console.samples import (
+    KEYS,
     FakeFeed,
+    answer,
     answers,
     burst,
     fake_app,
@@ -83,6 +87,83 @@ async def test_a_yes_before_the_question_is_seen_is_no_answer(typed: str) -> Non
         await until(pilot, lambda: len(app.screen_stack) == 1)
 
 
+class ManualClock(KeyClock):
+    """A clock that a test moves; a key is pressed when it arrives."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+    def of(self, event: events.Key | events.Paste) -> float:
+        return self.time
+
+
+async def type_slowly(app: ConsoleApp, pilot: Any, clock: ManualClock, *keys: str) -> None:
+    """Press keys; a number between them is a time that passes."""
+    for key in keys:
+        try:
+            clock.time += float(key)
+        except ValueError:
+            char = key if len(key) == 1 else None
+            app.post_message(events.Key(KEYS.get(key, key), char))
+            await until(pilot, lambda: not app._typed)
+        await pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("keys", "agrees"),
+    [
+        (("1.0", "y", "0.2"), True),
+        (("0.29", "y", "1.0"), False),
+        (("1.0", "m", "0.05", "y", "1.0"), False),
+        (("1.0", "m", "0.31", "y", "0.2"), True),
+        (("1.0", "y", "0.05", "e", "1.0"), False),
+        (("1.0", "y", "0.05", "y", "1.0"), False),
+        (("1.0", "y", "0.05", "escape", "1.0"), False),
+        (("1.0", *"hydrate", "1.0"), False),
+        (("1.0", "m", "0.1", "a", "0.1", "y", "0.1", "b", "0.1", "e", "1.0"), False),
+        (("1.0", "tab", "0.1", "enter", "1.0"), False),
+        (("1.0", "tab", "1.0", "enter", "1.0"), True),
+        (("1.0", "enter", "1.0"), False),
+    ],
+)
+async def test_a_yes_counts_only_if_it_stands_alone(keys: tuple[str, ...], agrees: bool) -> None:
+    """A `y` inside a word that is typed while a dialog is visible confirmed it."""
+    feed, clock = acting_feed(), ManualClock()
+    app = fake_app(feed, key_clock=clock)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3", "x")
+        await until(pilot, lambda: is_open(app))
+        dialog = app.screen
+        await type_slowly(app, pilot, clock, *keys)
+        await until(pilot, lambda: app._lone_key is None)
+        if agrees:
+            await until(pilot, lambda: len(feed.done("act")) == 1)
+            return
+        await settled(app, pilot)
+        assert not feed.done("act")
+        if app.screen is dialog and "y" in keys:
+            assert "press y alone" in text_of(app)
+
+
+async def test_a_paste_right_before_a_yes_is_part_of_it() -> None:
+    """A terminal without bracketed paste sends the rest as keys."""
+    feed, clock = acting_feed(), ManualClock()
+    app = fake_app(feed, key_clock=clock)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3", "x")
+        await until(pilot, lambda: is_open(app))
+        clock.time += 1.0
+        app.post_message(events.Paste("y"))
+        await type_slowly(app, pilot, clock, "y", "1.0")
+        await settled(app, pilot)
+        assert not feed.done("act") and isinstance(app.screen, ConfirmDialog)
+
+
 async def test_a_paste_goes_into_the_prompt_or_nowhere() -> None:
     """Bracketed paste on a page does nothing; in a prompt it is text; in a dialog it is nothing."""
     feed = acting_feed()
@@ -125,7 +206,7 @@ async def test_every_change_asks_and_a_destructive_one_defaults_to_no() -> None:
             assert f"job shop (2), {about}" in text_of(app)
             focused = app.screen.focused
             assert focused is not None and focused.id == ("no" if destructive else "yes")
-            await pilot.press("enter")
+            await answer(pilot, "enter")
             await until(pilot, lambda: len(app.screen_stack) == 1)
             await pilot.pause(0.1)
             assert len(feed.done("act")) == (before if destructive else before + 1)
@@ -187,6 +268,23 @@ async def test_one_press_opens_one_form() -> None:
         await settled(app, pilot)
         assert len(app.screen_stack) == 2 and isinstance(app.screen, SubmitForm)
         assert app.screen.query_one("#field-sources", Input).value == "nn"
+
+
+async def test_keys_that_come_while_the_palette_closes_do_no_harm() -> None:
+    """A second enter met a palette that was leaving, and ended the app."""
+    app = fake_app(acting_feed())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        for keys in (("enter",) * 3, ("escape",) * 3, ("enter", "escape"), ("escape", "enter")):
+            await pilot.press("ctrl+p", *"jobs")
+            await until(pilot, lambda: app.screen.query_one(CommandList).option_count > 0)
+            await pilot.press("down")
+            for key in keys:
+                app.post_message(events.Key(key, None))
+            await until(pilot, lambda: not app._typed)
+            await pilot.press("escape", "escape")
+            await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app.is_running and app._exception is None
 
 
 class TakenName(FakeFeed):
