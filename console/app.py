@@ -356,7 +356,7 @@ class ConsoleApp(OrderedApp):
 
     def action_command_palette(self) -> None:
         """Open the palette."""
-        self.push_screen(Palette(id="--command-palette"))
+        self.push_screen(Palette())
 
     def action_toggle_row(self) -> None:
         """Show or hide the runs of the job at the cursor."""

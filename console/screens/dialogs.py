@@ -101,7 +101,7 @@ class ConfirmDialog(DialogScreen):
 
     def action_answer(self, yes: bool) -> None:
         """Close; then say what the answer was."""
-        if yes and not self._ready:
+        if (yes and not self._ready) or not self.is_current:
             return
         self.dismiss()
         self._answer(yes)

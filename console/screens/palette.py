@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from textual.await_complete import AwaitComplete
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, OptionList
 from textual.worker import Worker, WorkerState
 
 from console.actions import key_of, offered
@@ -22,13 +25,47 @@ if TYPE_CHECKING:
 class Palette(CommandPalette):
     """Textual's palette, safe against fast keys (textual 8.2.8).
 
-    It can be closed while it still searches: its search then finds no list to fill. And a key may
-    come for a list that has no size yet. Neither may end the app.
+    It can be closed while it still searches: its search then finds no list to fill. A key may come
+    for a list that has no size yet, and a second enter while it closes, which would close the page
+    below it too. None of these may end the app.
     """
+
+    def __init__(self) -> None:
+        super().__init__(id="--command-palette")
+        self._is_closed = False
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        """Close, once."""
+        if self._is_closed:
+            return AwaitComplete()
+        self._is_closed = True
+        return super().dismiss(result)
+
+    @property
+    def _takes_keys(self) -> bool:
+        return not self._is_closed and bool(self.query(CommandList))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Drop an enter that comes while it closes."""
+        self._drop_if_closed(event)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Drop a choice that comes while it closes."""
+        self._drop_if_closed(event)
+
+    def _drop_if_closed(self, message: Message) -> None:
+        if not self._takes_keys:
+            message.stop()
+            message.prevent_default()
+
+    def _action_cursor_down(self) -> None:
+        """Open the list, or move in it."""
+        if self._takes_keys:
+            super()._action_cursor_down()
 
     def _action_command_list(self, action: str) -> None:
         """Move in the list, once it is on the screen."""
-        if self.query_one(CommandList).size.height:
+        if self._takes_keys and self.query_one(CommandList).size.height:
             super()._action_command_list(action)
 
     def run_worker(self, work: Any, *args: Any, **options: Any) -> Worker[Any]:

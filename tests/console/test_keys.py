@@ -12,6 +12,7 @@ from textual.widgets import Button, Input
 from console.app import ConsoleApp
 from console.keyboard import KeyClock
 from console.screens.dialogs import ConfirmDialog, PromptDialog
+from console.screens.palette import Palette
 from console.screens.submit import SubmitForm
 from console.state import ConsolePage
 from tests.console.samples import (
@@ -270,21 +271,34 @@ async def test_one_press_opens_one_form() -> None:
         assert app.screen.query_one("#field-sources", Input).value == "nn"
 
 
-async def test_keys_that_come_while_the_palette_closes_do_no_harm() -> None:
+@pytest.mark.parametrize("keys", [("enter",) * 3, ("escape",) * 3, ("enter", "escape", "down")])
+async def test_keys_that_come_while_the_palette_closes_do_no_harm(keys: tuple[str, ...]) -> None:
     """A second enter met a palette that was leaving, and ended the app."""
     app = fake_app(acting_feed())
     async with app.run_test(size=(120, 30)) as pilot:
         await until(pilot, lambda: app.view.live.snapshot is not None)
-        for keys in (("enter",) * 3, ("escape",) * 3, ("enter", "escape"), ("escape", "enter")):
-            await pilot.press("ctrl+p", *"jobs")
-            await until(pilot, lambda: app.screen.query_one(CommandList).option_count > 0)
-            await pilot.press("down")
-            for key in keys:
-                app.post_message(events.Key(key, None))
-            await until(pilot, lambda: not app._typed)
-            await pilot.press("escape", "escape")
-            await until(pilot, lambda: len(app.screen_stack) == 1)
+        await pilot.press("ctrl+p", *"new job")
+        palette = app.screen
+        assert isinstance(palette, Palette)
+        options = palette.query_one(CommandList)
+        await until(pilot, lambda: options.option_count > 0)
+        await pilot.press("down")
+        for key in keys:  # to the palette itself, as keys that were on their way to it
+            if key == "escape":
+                palette._action_escape()
+            elif key == "enter":
+                palette._action_command_list("select")
+            else:
+                palette._action_cursor_down()
+        await until(pilot, lambda: palette not in app.screen_stack)
+        for key in keys:
+            if key != "escape":
+                palette._action_cursor_down()
+                palette._action_command_list("select")
+        await settled(app, pilot)
+        await pilot.pause(0.1)
         assert app.is_running and app._exception is None
+        assert len(app.screen_stack) <= 2, "one form for one choice"
 
 
 class TakenName(FakeFeed):
