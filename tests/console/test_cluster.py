@@ -80,6 +80,11 @@ class Scene(NamedTuple):
             happening.text for happening in view.live.happenings if command in happening.text
         )
 
+    async def fail(self, name: str, url: str) -> None:
+        """Start a job whose only URL fails."""
+        spec = prepare([url], None, None, {"name": name, "fetch.retries": 0})
+        await self.cluster.ask("submit", spec.args("new", None))
+
     def states(self) -> dict[str, str]:
         return {run.name: run.state for run in self.cluster.snapshot().runs}
 
@@ -97,12 +102,14 @@ def screen(app: ConsoleApp) -> str:
 
 
 @contextlib.asynccontextmanager
-async def scene(data: Path, workers: int = 1, **options: Any) -> AsyncIterator[Scene]:
+async def scene(
+    data: Path, workers: int = 1, width: int = 160, **options: Any
+) -> AsyncIterator[Scene]:
     async with DemoServer() as server, EmbeddedCluster(data, workers) as cluster:
         slow = {"name": "shop", "politeness.rate": 2.0}
         await cluster.ask("submit", prepare([server.url], None, None, slow).args("new", None))
         app = ConsoleApp({"test": in_folder(data)}, **options)
-        async with app.run_test(size=(160, 40)) as pilot:
+        async with app.run_test(size=(width, 40)) as pilot:
             console = Scene(app, pilot, cluster, server.url)
             await console.until(lambda view: view.link.state is LinkState.LIVE)
             yield console
@@ -221,8 +228,7 @@ async def test_a_job_is_submitted_with_the_form(tmp_path: Path) -> None:
 async def test_failures_are_seen_and_retried(tmp_path: Path) -> None:
     """By group; the URLs behind a group can be looked at."""
     async with scene(tmp_path) as console:
-        spec = prepare([GONE], None, None, {"name": "down", "fetch.retries": 0})
-        await console.cluster.ask("submit", spec.args("new", None))
+        await console.fail("down", GONE)
         await console.row("6", reason="connect")
         await console.press("enter")
         await console.until(
@@ -234,7 +240,27 @@ async def test_failures_are_seen_and_retried(tmp_path: Path) -> None:
         assert "1 to retry" in said
 
 
-async def test_a_worker_is_drained_and_a_host_is_moved(tmp_path: Path) -> None:
+async def test_all_failures_that_match_the_filter_are_retried(tmp_path: Path) -> None:
+    """With one question; those that do not match stay failed."""
+    async with scene(tmp_path) as console:
+        for n in (1, 2, 3):
+            await console.fail(f"down{n}", f"http://127.0.0.1:{n}/gone")
+        await console.press("6")
+        await console.until(lambda view: len(view.live.rows("errors:")) == 3)
+        await console.press("slash", *"127.0.0.1:1", "enter")
+        await console.until(lambda view: len(view.live.rows("errors:")) == 1)
+        await console.press("escape", "slash", "exclamation_mark", *"127.0.0.1:1", "enter")
+        await console.until(lambda view: len(view.live.rows("errors:")) == 2)
+        await console.opens("a")
+        await console.until(lambda view: "2 requests" in text_of(console.app))
+        await answer(console.pilot, "y")
+        for job in ("3", "4"):
+            assert "1 to retry" in await console.acted(f"zcrawl retry {job} --reason connect")
+        texts = [happening.text for happening in console.app.view.live.happenings]
+        assert not any("zcrawl retry 2" in text for text in texts)
+
+
+async def test_a_worker_is_drained_and_taken_back_and_a_host_is_moved(tmp_path: Path) -> None:
     """The host goes to the worker that was named; then its old owner leaves in peace."""
     async with scene(tmp_path, workers=2) as console:
         await console.press("5")
@@ -251,6 +277,16 @@ async def test_a_worker_is_drained_and_a_host_is_moved(tmp_path: Path) -> None:
         await console.acted(f"zcrawl drain {owner}")
         workers = {worker.id: worker.state for worker in console.cluster.snapshot().workers}
         assert workers[owner] in ("draining", "drained", "offline", "joining")
+
+        def state(view: View) -> str:
+            snapshot = view.live.snapshot
+            return next(w.state for w in snapshot.workers if w.id == owner) if snapshot else ""
+
+        await console.until(lambda view: state(view) == "drained")
+        await console.row("2", id=owner)
+        assert f"worker {owner} (drained)" in await console.opens("u", "y")
+        await console.acted(f"zcrawl undrain {owner}")
+        await console.until(lambda view: state(view) in ("idle", "busy"))
 
 
 async def test_the_leader_steps_down_and_the_console_goes_on(tmp_path: Path) -> None:
