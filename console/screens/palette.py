@@ -31,7 +31,7 @@ class Palette(CommandPalette):
     """
 
     def __init__(self) -> None:
-        super().__init__(id="--command-palette")
+        super().__init__()  # no id: another may open while this one is being removed
         self._is_closed = False
 
     def dismiss(self, result: None = None) -> AwaitComplete:
