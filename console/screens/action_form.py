@@ -39,7 +39,10 @@ class ActionForm(FormDialog):
     async def send(self, values: dict[str, str], offer: str) -> FormRefusal | None:
         """Send one request for each row."""
         refusal = await self._send_values(values)
-        return FormRefusal(self._action.form[0].name, refusal) if refusal else None
+        if not refusal:
+            return None
+        names = [field.name for field in self._action.form]
+        return FormRefusal(next((n for n in names if n in refusal), names[0]), refusal)
 
 
 def _more(number: int) -> str:

@@ -5,6 +5,7 @@ It stays open until what it sends is accepted, so a refusal costs nobody what wa
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -189,11 +190,14 @@ class FormDialog(DialogScreen):
             self.run_worker(self._send(values, offer))
 
     async def _send(self, values: dict[str, str], offer: str) -> None:
-        refused = await self.send(values, offer)
+        # By the app: what is on its way is finished and told, also if the form is closed meanwhile.
+        sending = self.app.run_worker(self.send(values, offer), group="act")
+        refused = await asyncio.shield(sending.wait())
         self._sending = False
+        if not self.is_current:
+            return
         if refused is None:
-            if self.is_current:
-                self.dismiss()
+            self.dismiss()
             return
         self.query_one("#send", Button).disabled = False
         if refused.field:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,12 +11,13 @@ from textual import events
 from textual.command import CommandList
 from textual.widgets import Button, Input
 
+from console.actions import ACTIONS
 from console.app import ConsoleApp
 from console.keyboard import KeyClock
 from console.screens.dialogs import ConfirmDialog, PromptDialog
 from console.screens.palette import Palette
 from console.screens.submit import SubmitForm
-from console.state import ConsolePage
+from console.state import ConsolePage, GoTo, Place, Say
 from tests.console.samples import (
     KEYS,
     FakeFeed,
@@ -28,6 +31,7 @@ from tests.console.samples import (
     until,
 )
 from zcrawl.errors import RefusedError
+from zcrawl.master.desk.rights import READS
 from zcrawl.model.reasons.cluster import NAME_EXISTS
 
 DONE = {"run": 1, "state": "running", "changed": 1}
@@ -301,6 +305,22 @@ async def test_keys_that_come_while_the_palette_closes_do_no_harm(keys: tuple[st
         assert len(app.screen_stack) <= 2, "one form for one choice"
 
 
+async def test_the_palette_opens_again_while_the_last_one_is_being_removed() -> None:
+    """Both had the same id, which ended the app."""
+    app = fake_app()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        app.action_command_palette()
+        await until(pilot, lambda: app.screen.focused is not None)
+        for _ in range(3):
+            palette = app.screen
+            assert isinstance(palette, Palette)
+            palette.dismiss()
+            app.action_command_palette()
+            await until(pilot, lambda: app.screen.focused is not None)
+        assert app.is_running and len(app.screen_stack) == 2
+
+
 class TakenName(FakeFeed):
     """A leader that has a job named docs."""
 
@@ -369,6 +389,101 @@ async def test_read_only_explains_itself_on_every_key() -> None:
                 assert "read-only" in app.view.message.text, (page, key)
                 assert len(app.screen_stack) == 1
     assert not [op for op, _ in feed.asked if op in ("act", "tune", "drain", "submit")]
+
+
+ABOUT = {  # pages that are reached from a row
+    ConsolePage.JOB: Place(ConsolePage.JOB, "1", (("run", 1), ("job", 1))),
+    ConsolePage.NODE: Place(ConsolePage.NODE, "w1", (("id", "w1"), ("kind", "worker"))),
+    ConsolePage.HOST: Place(ConsolePage.HOST, "1", (("host", "https://h1.test"),)),
+    ConsolePage.LANES: Place(ConsolePage.LANES, "1", (("id", 1),)),
+}
+
+
+@pytest.mark.parametrize("keys", [{}, {"act.pause": "f5", "act.drain": "f6", "job.new": "f7"}])
+async def test_read_only_explains_itself_on_every_key_of_every_page(keys: dict[str, str]) -> None:
+    """Also on keys that the user has changed, and on pages about one thing."""
+    feed = acting_feed()
+    app = fake_app(feed, readonly=True, keys=keys)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        for page in ConsolePage:
+            names = {f"act.{a.name}": a.key for a in ACTIONS if page in a.pages}
+            app.feed_event(GoTo(ABOUT.get(page, Place(page))))
+            await until(pilot, partial(is_at, app, page))
+            for name, key in {**names, "job.new": "n"}.items():
+                app.feed_event(Say(""))
+                await pilot.press(keys.get(name, key))
+                await until(pilot, lambda: "read-only" in app.view.message.text)
+                assert len(app.screen_stack) == 1, (page, name)
+    assert {op for op, _ in feed.asked} <= READS
+
+
+def is_at(app: ConsoleApp, page: ConsolePage) -> bool:
+    return app.view.page is page and app.screen is app.page_screen
+
+
+@pytest.mark.parametrize(("page", "key"), [("2", "d"), ("2", "l"), ("1", "l"), ("6", "a")])
+async def test_enter_is_no_wherever_something_is_lost(page: str, key: str) -> None:
+    """Drain, force failover, retry of all errors; those of jobs have a test of their own."""
+    feed = FakeFeed(said=answers() | dict.fromkeys(("act", "drain", "step_down"), DONE))
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press(page)
+        await until(pilot, lambda: page != "6" or "errors:" in app.view.live.answers)
+        await pilot.press("end")  # workers are above masters
+        await pilot.press("home", *("down",) * (page == "2" and key == "d"))
+        await press_after(pilot, key, "enter")
+        await until(pilot, lambda: app.view.message.text == "nothing was changed")
+        assert {op for op, _ in feed.asked} <= READS
+
+
+async def test_what_a_form_sends_is_told_although_the_form_was_closed() -> None:
+    """Escape does not take back what is on its way; it stays in the log."""
+    go_on = asyncio.Event()
+
+    class Slow(FakeFeed):
+        async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+            if op == "submit":
+                self.asked.append((op, args))
+                await go_on.wait()
+                return {"job": 1, "run": 7}
+            return await super().ask(op, args)
+
+    feed = Slow()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press_after(pilot, "n")
+        app.screen.query_one("#field-sources", Input).value = "https://a.test/"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: len(feed.done("submit")) == 1)
+        await pilot.press("ctrl+s", "escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        go_on.set()
+        await until(pilot, lambda: any("run 7" in h.text for h in app.view.live.happenings))
+        assert len(feed.done("submit")) == 1
+
+
+async def test_a_refused_rate_limit_is_told_at_its_field() -> None:
+    """The form keeps what was typed, and the field that the leader means has the reason."""
+
+    class Strict(FakeFeed):
+        async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+            if op == "tune":
+                raise RefusedError("change: politeness.concurrency: 900 is above 512", code="bad")
+            return await super().ask(op, args)
+
+    app = fake_app(Strict())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3")
+        await press_after(pilot, "t")
+        form = app.screen
+        form.query_one("#field-concurrency", Input).value = "900"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "900 is above 512" in text_of(app))
+        assert app.screen is form and form.query_one("#mistake-concurrency").display
+        assert form.query_one("#field-concurrency", Input).value == "900"
 
 
 async def test_the_prompt_completes_and_closes_in_order() -> None:
