@@ -10,8 +10,10 @@ shows), `drawing/` (lines, bars and curves), `rates`, `units`, `limits`, `attent
 Textual; an import contract holds that.
 
 Textual: `app` owns the View and feeds it, `screens/` has a screen for each page and the dialogs,
-`widgets/` has the table, the charts and the heat map. `acting` carries out what a dialog said yes
-to. `feed/` has the line to the cluster, recordings and their replay; `web` serves it to browsers.
+`widgets/` has the table, the charts and the heat map. `asking` decides when a question is due,
+`copying` what is copied; `acting` carries out what a dialog said yes to. `screens.ahead` composes
+pages before they are visited; `textual_inside` has what is used of Textual's inside. `feed/` has
+the line to the cluster, recordings and their replay; `web` serves it to browsers.
 
 Start with `state`, then `view`, then `screens.page`.
 """

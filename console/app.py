@@ -6,6 +6,7 @@ looks like, `actions` what can be done, `keyboard` in which order keys are handl
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import PurePath
@@ -13,16 +14,16 @@ from typing import Any, ClassVar
 
 from textual import events, work
 from textual.binding import BindingType
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widgets import HelpPanel
 
 from console import commands
 from console.acting import Acting, ClusterLine
 from console.actions import ACTIONS, BY_NAME, RUN_PAGES, Action, may_begin
-from console.columns.pages import TABLES
+from console.asking import Asking
 from console.columns.queues import BY, next_grouping
+from console.copying import main_fields, whole_rows
 from console.drawing.charts import charts_of
-from console.drawing.table import row_text
 from console.feed.mesh import MeshFeed
 from console.feed.ports import Feed
 from console.feed.replay import ReplayFeed
@@ -31,14 +32,14 @@ from console.keyboard import KeyClock, OrderedApp
 from console.keymap import app_bindings, key_mistake
 from console.painting import Painting
 from console.plain import plain
-from console.questions import questions
+from console.questions import Question
+from console.screens.ahead import ScreensAhead
 from console.screens.dialogs import ChoiceDialog, PromptDialog
 from console.screens.page import PageScreen
 from console.screens.pages import MODES
 from console.screens.palette import ClusterProvider, Palette
 from console.state import (
     Acted,
-    Answered,
     Back,
     ConsoleEvent,
     ConsolePage,
@@ -63,15 +64,12 @@ from console.state import (
 from console.tables import Row, text
 from console.themes import THEMES
 from console.units import plural
-from console.view import chosen_rows, here, reduce
+from console.view import here, reduce
 from console.widgets.commanded import Commanded
 from console.widgets.replay_bar import ReplayBar
-from zcrawl.errors import ZcrawlError
 from zcrawl.roles.watching import WatchTarget
 
 TICK_S = 0.5
-ASKED_KEPT = 100
-REFUSED_AGAIN_S = 10.0
 SEVERITY = {"bad": "error", "warn": "warning"}  # of a toast, by the style of a message
 TOAST_S = 6.0
 
@@ -82,9 +80,6 @@ class ConsoleApp(OrderedApp):
     CSS_PATH: ClassVar[list[str | PurePath]] = ["console.tcss", "paint.tcss"]
     TITLE = "zcrawl"
     BINDINGS: ClassVar[list[BindingType]] = app_bindings()
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        str(page): screen for page, screen in MODES.items()
-    }
     DEFAULT_MODE = ConsolePage.OVERVIEW
     COMMANDS = OrderedApp.COMMANDS | {ClusterProvider}
 
@@ -109,8 +104,7 @@ class ConsoleApp(OrderedApp):
         name = next(iter(targets))
         self._target = targets[name]
         self._feed: Feed = feed or MeshFeed(self._target, readonly=readonly)
-        self._asking: set[str] = set()
-        self._asked: dict[str, tuple[dict[str, Any], float]] = {}  # slot → what, when
+        self._asking = Asking(clock)
         self._user_keys = keys or {}
         self.view = View(
             cluster=name, clusters=tuple(targets), keys=self._user_keys, readonly=readonly
@@ -120,6 +114,10 @@ class ConsoleApp(OrderedApp):
         self.theme = THEMES[0].name
         self._theme = theme
         self._painting = Painting(self.draw)
+        self._ahead = ScreensAhead(self, MODES)
+        for mode, screen in self._ahead.factories().items():
+            self.add_mode(mode, screen)
+        self._ends: asyncio.Task[None] | None = None  # waits for a screen
         self._acting = Acting(self)
 
     # ------------------------------------------------------------ what is on the screen
@@ -141,9 +139,38 @@ class ConsoleApp(OrderedApp):
         self._watch()
 
     def on_ready(self) -> None:
-        """Draw the first page."""
+        """Draw the first page; compose the others when it is on the screen."""
+        self._ahead.started()
         self.draw()
         self._when_ready()
+        self.call_after_refresh(self._compose_ahead)
+
+    @work(group="ahead")
+    async def _compose_ahead(self) -> None:
+        await self._ahead.compose_all()
+        self._when_ready()
+
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """End the app, but not while a screen is half composed."""
+        if self._ahead.may_end:
+            super().exit(result, return_code, message)
+        elif self._ends is None:
+            self._ends = asyncio.ensure_future(self._exit_later(result, return_code, message))
+
+    async def _shutdown(self) -> None:
+        """Also where Textual itself ends the app: the one private method that is overridden."""
+        await self._ahead.end()
+        await super()._shutdown()
+
+    async def _exit_later(self, result: None, return_code: int, message: Any) -> None:
+        await self._ahead.end()
+        super().exit(result, return_code, message)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Let keys go before screens that are composed ahead."""
+        if isinstance(event, events.Key):
+            self._ahead.key_came()
+        await super().on_event(event)
 
     def delay_update(self, delay: float = 0.05) -> None:
         """Do not wait: Textual would hold a page back for 50 ms after each change of the mode."""
@@ -161,7 +188,7 @@ class ConsoleApp(OrderedApp):
         if self.view.place != before.place or self.view.table != before.table:
             self._ask_for_more()
         if self.view.page is not before.page:
-            self.switch_mode(self.view.page)
+            self._show_page()
         if self.view.message != before.message and self.view.message.text:
             self._toast()
         if self.view.may_act is not before.may_act and isinstance(self.screen, PageScreen):
@@ -170,6 +197,13 @@ class ConsoleApp(OrderedApp):
             self._painting.soon()
         else:
             self._painting.now()
+
+    def _show_page(self) -> None:
+        screen = self._ahead.screen_of(self.view.page)
+        half_composed = screen.is_running and not screen.composed.is_set()
+        self.switch_mode(self.view.page)
+        if half_composed:  # the next key must not come before the screen is there
+            self.call_next(screen.composed.wait)
 
     def _toast(self) -> None:
         message = self.view.message
@@ -196,33 +230,12 @@ class ConsoleApp(OrderedApp):
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
-        """Ask each question of this place whose answer is old or was to something else."""
-        now = self._clock()
-        if len(self._asked) > ASKED_KEPT:  # of places that were left: they are asked anew
-            self._asked.clear()
-        for question in questions(self.view):
-            args, at = self._asked.get(question.slot, ({}, float("-inf")))
-            last = self.view.live.answers.get(question.slot)
-            if last is not None and self.view.replay is not None:
-                continue  # a recording has what it has
-            # After a refusal ask more rarely: each refusal is a line in the leader's log.
-            every_s = (
-                max(REFUSED_AGAIN_S, question.every_s) if last and last.error else question.every_s
-            )
-            if question.slot not in self._asking and (args != question.args or now - at >= every_s):
-                self._asking.add(question.slot)
-                self._asked[question.slot] = (question.args, now)
-                self._ask(question.slot, question.op, question.args)
+        for question in self._asking.due(self.view):
+            self._ask(question)
 
     @work(group="ask")
-    async def _ask(self, slot: str, op: str, args: dict[str, Any]) -> None:
-        try:
-            data = await self._feed.ask(op, args)
-            answered = Answered(slot, data, self._clock())
-        except ZcrawlError as error:
-            answered = Answered(slot, {}, self._clock(), str(error))
-        self._asking.discard(slot)
-        self.feed_event(answered)
+    async def _ask(self, question: Question) -> None:
+        self.feed_event(await self._asking.answer(self._feed, question))
 
     # ------------------------------------------------------------ keys
 
@@ -388,8 +401,7 @@ class ConsoleApp(OrderedApp):
         """Copy what is selected with the mouse, the marked rows, or the row's main field."""
         selected = self.screen.get_selected_text()
         marks = self.view.table.marks
-        rows = chosen_rows(self.view) if marks else here(self.view)
-        value = selected or "\n".join(filter(None, map(_main_field, rows)))
+        value = selected or main_fields(self.view)
         if value:
             self.copy_to_clipboard(value)
             what = f"{len(marks)} rows" if marks and not selected else plain(value, 100)
@@ -397,11 +409,9 @@ class ConsoleApp(OrderedApp):
 
     def action_copy_rows(self) -> None:
         """Copy the marked rows, or the row at the cursor: all columns, with tabs between them."""
-        table = TABLES.get(self.view.page)
-        rows = chosen_rows(self.view) if table is not None else []
-        if table is not None and rows:
-            width = self.size.width
-            self.copy_to_clipboard("\n".join(row_text(table, row, width) for row in rows))
+        rows = whole_rows(self.view, self.size.width)
+        if rows:
+            self.copy_to_clipboard("\n".join(rows))
             self.feed_event(Say(f"copied: {plural(len(rows), 'row')}"))
 
     # ------------------------------------------------------------ typing
@@ -469,9 +479,8 @@ class ConsoleApp(OrderedApp):
         )
         self.workers.cancel_group(self, "ask")  # what the old one answers is not of this one
         self._feed = MeshFeed(self._target, readonly=before.readonly)
-        self._asked.clear()
-        self._asking.clear()
-        self.switch_mode(self.view.page)
+        self._asking.forget()
+        self._show_page()
         self._watch()
         self._painting.now()
 
@@ -503,8 +512,3 @@ class ConsoleApp(OrderedApp):
     def acted(self, command: str, result: str, ok: bool) -> None:
         """Tell what became of an action."""
         self.feed_event(Acted(command, result, ok, self._clock(), self._utc()))
-
-
-def _main_field(row: Row) -> str:
-    names = ("url", "host", "id", "name", "text", "data", "run")
-    return next((text(row, name) for name in names if text(row, name)), "")

@@ -14,10 +14,11 @@ from collections import deque
 from typing import ClassVar, Final, NamedTuple
 
 from textual import events
-from textual._time import get_time
 from textual.app import App
-from textual.message_pump import MessagePump
 from textual.screen import ModalScreen
+from textual.widget import Widget
+
+from console.textual_inside import forward, hide_tooltip, run_binding
 
 DELIVERED_S: Final = 0.5  # the longest that a widget is waited for
 LOOK_S: Final = 0.005  # how often a dialog that opens is looked at
@@ -33,8 +34,8 @@ class KeyClock:
     """When keys were pressed, and what time it is."""
 
     def now(self) -> float:
-        """Return the time, in seconds."""
-        return get_time()
+        """Return the time of now by the clock of all events."""
+        return events.Idle().time
 
     def of(self, event: TypedEvent) -> float:
         """Return when a key or a paste arrived."""
@@ -170,13 +171,13 @@ class OrderedApp(App[None]):
     async def _press(self, event: events.Key) -> None:
         focused = self.focused
         if focused is not None:
-            self.screen._clear_tooltip()
+            hide_tooltip(self.screen)
             if focused.check_consume_key(event.key, event.character):
                 await self._deliver(event, focused)
                 return
-        if await self._check_bindings(event.key, priority=True):
+        if await run_binding(self, event.key, priority=True):
             return
-        if await self._check_bindings(event.key):
+        if await run_binding(self, event.key):
             return
         if not self.unbound_key(event):
             await self._deliver(event, focused or self.screen)
@@ -191,10 +192,10 @@ class OrderedApp(App[None]):
         if focused is not None and focused.check_consume_key("a", "a"):
             await self._deliver(event, focused)
 
-    async def _deliver(self, event: TypedEvent, target: MessagePump) -> None:
+    async def _deliver(self, event: TypedEvent, target: Widget) -> None:
         """Give it to a widget, and wait until the widget is done with it."""
         done = asyncio.Event()
-        target._forward_event(event)  # type: ignore[attr-defined]
+        forward(event, target)
         if target.call_later(done.set):
             # A widget that takes longer is stuck; the next key must not wait for it for ever.
             with contextlib.suppress(TimeoutError):

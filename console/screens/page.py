@@ -7,6 +7,7 @@ and `show_body`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -40,6 +41,18 @@ class PageTabs(Tabs, can_focus=False):
             id="tabs",
         )
 
+    # When an app is shut down while a screen is being composed, Textual attaches no more children
+    # but sends Mount all the same: there are no tabs then ("No Tab with id"), or no line below.
+
+    def validate_active(self, active: str) -> str:
+        """Keep the tab when the new one is not there."""
+        return active if self.query(f"#tabs-list > #{active}") else self.active
+
+    def watch_active(self, previously_active: str, active: str) -> None:
+        """Show the tab, if it is there with all its parts."""
+        if self.query("Underline"):
+            super().watch_active(previously_active, active)
+
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
         """Stay inside: the app hears of clicks only."""
         event.stop()
@@ -61,6 +74,14 @@ class PageScreen(Screen[None]):
     AUTO_FOCUS = "#body"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-high"), (44, "-tall")]  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.composed = asyncio.Event()  # with all widgets in it
+
+    def on_mount(self) -> None:
+        """Tell who waits for it."""
+        self.composed.set()
 
     def compose(self) -> ComposeResult:
         """Lay out the page."""
@@ -85,7 +106,8 @@ class PageScreen(Screen[None]):
         self.call_after_refresh(self._show_again)
 
     def _show_again(self) -> None:
-        self.post_message(Commanded())
+        if self.is_current:
+            self.post_message(Commanded())
 
     def show(self, view: View) -> None:
         """Show the View, once the widgets are there."""
