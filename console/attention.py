@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from console.latest import Latest
 from console.limits import limit_rows_of
 from console.plain import plain
 from console.state import ConsolePage, Place, View
@@ -35,13 +36,15 @@ def attention(view: View) -> list[Attention]:
     snapshot = view.known.snapshot
     if snapshot is None:
         return []
-    matters = [
-        *_masters(snapshot),
-        *_workers(snapshot),
-        *_jobs(snapshot),
-        *_hosts(view),
-    ]
+    matters = [*_latest_of_snapshot(snapshot), *_hosts(view)]
     return sorted(matters, key=lambda matter: matter.level != "bad")
+
+
+def _of_snapshot(snapshot: PublishedSnapshot) -> list[Attention]:
+    return [*_masters(snapshot), *_workers(snapshot), *_jobs(snapshot)]
+
+
+_latest_of_snapshot = Latest(_of_snapshot)
 
 
 def _masters(snapshot: PublishedSnapshot) -> Iterator[Attention]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from heapq import nsmallest
 from typing import Final
 
 from console.attention import attention
@@ -31,6 +32,7 @@ WITH_FAILED: Final = 90  # cells from which on a job shows its failures
 NARROW: Final = 100
 ROOMY: Final = 150
 SPAN_S: Final = 900  # of the charts
+MOST_ROWS: Final = 10_000  # of a part
 TEXT_ROWS: Final = 12  # of a part, where the page is printed
 RUN_MARK: Final = {"running": "▶", "paused": "‖", "completed": "✔", "cancelled": "■"}
 SEPARATOR: Final = Span(" │ ", "rest")
@@ -182,15 +184,17 @@ def attention_rows(view: View) -> list[PanelRow]:
 # ---------------------------------------------------------------- jobs and events
 
 
-def job_rows(view: View, cells: int) -> list[PanelRow]:
-    """The newest runs, those that run first, with progress, rate and time left."""
+def job_rows(view: View, cells: int, rows: int = MOST_ROWS) -> list[PanelRow]:
+    """The newest runs, those that run first, with progress, rate and time left: so many of them."""
     snapshot = view.known.snapshot
     if snapshot is None:
         return []
-    runs = sorted(snapshot.runs, key=lambda run: (run.ended, run.state != "running", -run.run))
-    rows = [PanelRow(_job(run, view.known.rates, cells), _job_place(run)) for run in runs]
+    runs = nsmallest(
+        rows, snapshot.runs, key=lambda run: (run.ended, run.state != "running", -run.run)
+    )
+    drawn = [PanelRow(_job(run, view.known.rates, cells), _job_place(run)) for run in runs]
     empty = PanelRow(line(Span(" none: n submits one, or `zcrawl submit URL`", "dim")))
-    return rows or [empty]
+    return drawn or [empty]
 
 
 def _job_place(run: LiveRunView) -> Place:
@@ -231,10 +235,10 @@ def _left(run: LiveRunView, rates: Rates) -> str:
     return f"ETA {duration(run.left / speed)}" if speed > 0 else ""
 
 
-def event_rows(view: View) -> list[PanelRow]:
-    """The newest first."""
-    rows = []
-    for row in log_rows(view)[:100]:
+def event_rows(view: View, rows: int = MOST_ROWS) -> list[PanelRow]:
+    """So many events, the newest first."""
+    drawn = []
+    for row in log_rows(view)[:rows]:
         style = LEVEL_STYLE.get(text(row, "level"), "")
         times = f"  × {number(row, 'times'):.0f}" if number(row, "times") > 1 else ""
         spans = line(
@@ -243,8 +247,8 @@ def event_rows(view: View) -> list[PanelRow]:
             Span(f"{fit(text(row, 'source'), 10)} ", "dim"),
             Span((text(row, "text") or text(row, "name")) + times, style),
         )
-        rows.append(PanelRow(spans))
-    return rows or [PanelRow(line(Span(" nothing yet", "dim")))]
+        drawn.append(PanelRow(spans))
+    return drawn or [PanelRow(line(Span(" nothing yet", "dim")))]
 
 
 # ---------------------------------------------------------------- all of it, as text
@@ -267,7 +271,7 @@ def overview_text(view: View, cells: int) -> Picture:
         ("Why not faster", [row.line for row in limit_rows(limits(view), cells, TEXT_ROWS)]),
         ("Needs you", [row.line for row in attention_rows(view)]),
         ("Jobs", [row.line for row in job_rows(view, cells)]),
-        ("Events", [row.line for row in event_rows(view)[:TEXT_ROWS]]),
+        ("Events", [row.line for row in event_rows(view, TEXT_ROWS)]),
     ]
     if snapshot is not None and snapshot.workers:
         workers = tiles(view)

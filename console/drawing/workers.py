@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from console.drawing.heat_map import Tile
+from console.latest import Latest
 from console.plain import plain
 from console.state import ConsolePage, Place, View
 from console.units import rate, size
-from zcrawl.model.snapshot import WorkerView
+from zcrawl.model.snapshot import PublishedSnapshot, WorkerView
 
 SILENT = ("lost", "offline")  # states without figures: old ones would look real
 
 
 def tiles(view: View) -> list[Tile]:
     """Return one tile for each worker, in the order of their names."""
-    snapshot = view.known.snapshot
-    workers = snapshot.workers if snapshot is not None else ()
-    return [_tile(worker) for worker in sorted(workers, key=_natural)]
+    return _latest_tiles(view.known.snapshot)
 
 
 def worker_place(worker: str) -> Place:
     """Return the page about one worker."""
     return Place(ConsolePage.NODE, worker, (("id", worker), ("kind", "worker")))
+
+
+def _tiles(snapshot: PublishedSnapshot | None) -> list[Tile]:
+    workers = snapshot.workers if snapshot is not None else ()
+    return [_tile(worker) for worker in sorted(workers, key=_natural)]
+
+
+_latest_tiles = Latest(_tiles)
 
 
 def _natural(worker: WorkerView) -> tuple[str, int, str]:

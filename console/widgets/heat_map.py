@@ -11,12 +11,12 @@ from textual.message import Message
 
 from console.drawing.heat_map import Tile, TileGrid, common_prefix, layout, legend, tile_row
 from console.drawing.lines import Span
-from console.widgets.painted import Painted
+from console.widgets.pointing import Pointing
 
 BELOW = 2  # rows: the legend, and the line about the worker at the cursor or under the mouse
 
 
-class HeatMap(Painted, can_focus=True):
+class HeatMap(Pointing, can_focus=True):
     """Tiles in reading order. The cursor keeps its worker when others come and go."""
 
     ALLOW_SELECT = False
@@ -60,15 +60,17 @@ class HeatMap(Painted, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.border_title = title
         self._tiles: tuple[Tile, ...] = ()
+        self._given: Sequence[Tile] | None = None  # an equal list need not be drawn again
         self._total = 0
         self._cursor = ""
-        self._hover = -1
         self._layout = TileGrid(1, 2, 0)
 
     def show(self, tiles: Sequence[Tile], total: int = 0) -> None:
         """Show these workers; `total` counts also those that the leader does not send."""
-        self._tiles, self._total = tuple(tiles), total
-        self._draw()
+        if tiles is self._given and total == self._total:
+            return
+        self._given, self._tiles, self._total = tiles, tuple(tiles), total
+        self.draw()
 
     @property
     def cursor(self) -> int:
@@ -76,35 +78,24 @@ class HeatMap(Painted, can_focus=True):
         ids = [tile.id for tile in self._tiles]
         return ids.index(self._cursor) if self._cursor in ids else min(0, len(ids) - 1)
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """Paint the tiles, the legend and the line about one worker."""
         cells, rows = self.content_size
         self._layout = layout(len(self._tiles), cells, rows - BELOW)
         prefix = common_prefix([tile.name for tile in self._tiles])
         cursor = self.cursor if self.has_focus else -1
         used = -(-self._layout.shown // self._layout.columns)
         picture = [
-            tile_row(self._tiles, row, self._layout, prefix, cursor, self._hover)
+            tile_row(self._tiles, row, self._layout, prefix, cursor, self.hover)
             for row in range(used)
         ]
         picture += [()] * (rows - BELOW - len(picture))
-        about = self._hover if 0 <= self._hover < len(self._tiles) else cursor
+        about = self.hover if 0 <= self.hover < len(self._tiles) else cursor
         picture.append(legend(self._tiles, max(self._total, len(self._tiles)), cells))
         picture.append((Span(" " + self._tiles[about].detail),) if about >= 0 else ())
         if not self._tiles:
             picture[0] = (Span(" no workers: start one with zcrawl worker", "bad"),)
         self.paint(picture)
-
-    def on_resize(self) -> None:
-        """Choose the tiles for the new size."""
-        self._draw()
-
-    def on_focus(self) -> None:
-        """Show the cursor."""
-        self._draw()
-
-    def on_blur(self) -> None:
-        """Hide the cursor."""
-        self._draw()
 
     # ------------------------------------------------------------ cursor
 
@@ -112,7 +103,7 @@ class HeatMap(Painted, can_focus=True):
         if 0 <= index < self._layout.shown:
             self._cursor = self._tiles[index].id
             self.post_message(self.WorkerHighlighted(self, self._cursor))
-            self._draw()
+            self.draw()
 
     def action_step(self, right: int, down: int) -> None:
         """Move the cursor by tiles."""
@@ -133,27 +124,14 @@ class HeatMap(Painted, can_focus=True):
 
     # ------------------------------------------------------------ mouse
 
-    def _index_at(self, event: events.MouseEvent) -> int:
-        inside = event.get_content_offset(self)
-        index = self._layout.index_at(inside.x, inside.y) if inside is not None else None
+    def index_at(self, x: int, y: int) -> int:
+        """Return the tile at a cell."""
+        index = self._layout.index_at(x, y)
         return -1 if index is None else index
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Show the line about the worker under the mouse."""
-        index = self._index_at(event)
-        if index != self._hover:
-            self._hover = index
-            self._draw()
-
-    def on_leave(self) -> None:
-        """Show the line about the worker at the cursor again."""
-        if self._hover >= 0:
-            self._hover = -1
-            self._draw()
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on a worker; a second click opens it."""
-        index = self._index_at(event)
+        index = self.index_under(event)
         if index >= 0:
             self._put(index)
             if event.chain == 2:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.geometry import Size
 
 from console.drawing.limits import limit_rows
 from console.drawing.lines import Span, line_width
@@ -22,7 +23,7 @@ from console.drawing.overview import (
 )
 from console.drawing.workers import tiles
 from console.limits import limits
-from console.state import View
+from console.state import Known, Link, View
 from console.widgets.chart import Chart
 from console.widgets.heat_map import HeatMap
 from console.widgets.painted import Painted
@@ -74,6 +75,13 @@ class OverviewBody(Container):
     }
     """
 
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        # What was shown last, and how large: the same again need not be drawn.
+        self._known: Known | None = None
+        self._link: Link | None = None
+        self._sizes: list[tuple[bool, Size]] = []
+
     def compose(self) -> ComposeResult:
         """Put a panel for each question."""
         yield Painted(id="banner")
@@ -90,6 +98,10 @@ class OverviewBody(Container):
     def show(self, view: View) -> None:
         """Show a View; hidden panels draw nothing."""
         self._show_banner(view)
+        sizes = [(panel.display, panel.content_size) for panel in self.query(Painted)]
+        if view.known is self._known and view.link is self._link and sizes == self._sizes:
+            return  # only the clock of the console is later
+        self._known, self._link, self._sizes = view.known, view.link, sizes
         cluster = self.query_one("#cluster", Panel)
         cluster.paint(cluster_lines(view, cluster.content_size.width))
         answer = view.known.answers.get("overview:history")
@@ -102,14 +114,14 @@ class OverviewBody(Container):
         reasons.show(limit_rows(limits(view), *reasons.content_size))
         self.query_one("#attention", PanelList).show(attention_rows(view))
         jobs = self.query_one("#jobs", PanelList)
-        jobs.show(job_rows(view, jobs.content_size.width))
+        jobs.show(job_rows(view, *jobs.content_size))
         workers = self.query_one("#workers", HeatMap)
         if workers.display:
             snapshot = view.known.snapshot
             workers.show(tiles(view), snapshot.workers_total if snapshot is not None else 0)
         events = self.query_one("#events", PanelList)
         if events.display:
-            events.show(event_rows(view))
+            events.show(event_rows(view, events.content_size.height))
 
     def _show_banner(self, view: View) -> None:
         line = banner(view)

@@ -70,6 +70,8 @@ class Painted(PaintMixin, Widget):
         line = self.picture[y] if y < len(self.picture) else ()
         cells = self.content_size.width
         strip = self.strip(line, cells)
+        if not self.allow_select:
+            return strip  # and no offsets: each is pickled, the dearest part of a line
         selection = self.text_selection
         selected = selection.get_span(y) if selection is not None else None
         if selected is not None:

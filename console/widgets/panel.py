@@ -13,6 +13,7 @@ from console.drawing.lines import Line, Span, line_width
 from console.drawing.panel_row import PanelRow
 from console.state import Place
 from console.widgets.painted import Painted
+from console.widgets.pointing import Pointing
 
 
 class Panel(Painted):
@@ -33,7 +34,7 @@ class Panel(Painted):
         self.border_title = title
 
 
-class PanelList(Panel, can_focus=True):
+class PanelList(Panel, Pointing, can_focus=True):
     """A panel with a cursor on the rows that lead somewhere."""
 
     DEFAULT_CSS = """
@@ -61,14 +62,14 @@ class PanelList(Panel, can_focus=True):
         super().__init__(title, id=id, classes=classes)
         self._rows: tuple[PanelRow, ...] = ()
         self._cursor = 0
-        self._hover = -1
 
     def show(self, rows: Sequence[PanelRow]) -> None:
         """Show these rows, as many as fit."""
         self._rows = tuple(rows)
-        self._draw()
+        self.draw()
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """Paint the rows; the cursor stays on one that leads somewhere."""
         links = self._links()
         if links and self._cursor not in links:
             self._cursor = min(links, key=lambda n: abs(n - self._cursor))
@@ -81,24 +82,12 @@ class PanelList(Panel, can_focus=True):
 
     def _styled(self, index: int, row: PanelRow) -> Line:
         here = self.has_focus and index == self._cursor
-        if row.place is None or not (here or index == self._hover):
+        if row.place is None or not (here or index == self.hover):
             return row.line
         style = "cursor" if here else "hover"
         text = "".join(span.text for span in row.line)
         rest = self.content_size.width - line_width(row.line)
         return (Span(text, style), Span(" " * rest, style))
-
-    def on_resize(self) -> None:
-        """Keep the cursor on the screen."""
-        self._draw()
-
-    def on_focus(self) -> None:
-        """Show the cursor."""
-        self._draw()
-
-    def on_blur(self) -> None:
-        """Hide the cursor."""
-        self._draw()
 
     def action_step(self, by: int) -> None:
         """Move the cursor to the next row that leads somewhere."""
@@ -106,7 +95,7 @@ class PanelList(Panel, can_focus=True):
         if links:
             at = links.index(self._cursor) if self._cursor in links else 0
             self._cursor = links[max(0, min(len(links) - 1, at + by))]
-            self._draw()
+            self.draw()
 
     def action_open(self) -> None:
         """Ask for the place of the row at the cursor."""
@@ -117,23 +106,10 @@ class PanelList(Panel, can_focus=True):
         if place is not None:
             self.post_message(self.PlaceOpened(self, place))
 
-    def _index_at(self, event: events.MouseEvent) -> int:
-        inside = event.get_content_offset(self)
-        return inside.y if inside is not None and inside.y in self._links() else -1
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Show which row a click would open."""
-        index = self._index_at(event)
-        if index != self._hover:
-            self._hover = index
-            self._draw()
-
-    def on_leave(self) -> None:
-        """Forget the row under the mouse."""
-        if self._hover >= 0:
-            self._hover = -1
-            self._draw()
+    def index_at(self, x: int, y: int) -> int:
+        """Return the row, if it leads somewhere."""
+        return y if y in self._links() else -1
 
     def on_click(self, event: events.Click) -> None:
         """Open the row under the mouse."""
-        self._open(self._index_at(event))
+        self._open(self.index_under(event))
