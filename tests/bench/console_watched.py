@@ -83,6 +83,15 @@ class Watched:
                 raise RuntimeError(f"{key!r} never showed {words!r}")
         return self._way(began, time.perf_counter(), self._no_core_ms() - waited)
 
+    def wait_for(self, *words: str) -> None:
+        """Read until all of these were on the screen."""
+        seen, until = b"", time.monotonic() + PATIENCE_S
+        while not all(word.encode() in seen for word in words):
+            seen += self.read(PATIENCE_S)
+            if time.monotonic() > until:
+                missing = [word for word in words if word.encode() not in seen]
+                raise RuntimeError(f"never shown: {missing}")
+
     def _way(self, began: float, ended: float, no_core: float) -> Way:
         marks = self.marks()
         key_at = min((since for what, since, _ in marks if what == b"k"), default=began)
