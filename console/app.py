@@ -222,6 +222,8 @@ class ConsoleApp(OrderedApp):
         screen = self.page_screen
         if screen is not None:
             screen.show(self.view)
+            if self.view.live.snapshot is not None and self.view.live.answers:
+                self._ahead.full_picture()
 
     # ------------------------------------------------------------ what has to be asked
 

@@ -22,6 +22,7 @@ from console.textual_inside import register_screen
 
 PAUSE_S: Final = 0.03  # between two screens: what waits in the queues of the app goes first
 ENDS_S: Final = 2.0  # the longest that an end waits for a screen
+SILENT_S: Final = 3.0  # the longest that the first full picture is waited for
 QUIET_S: Final = 0.25  # after a key: whoever types is served first
 
 
@@ -32,6 +33,7 @@ class ScreensAhead:
         self._app, self._classes = app, screens
         self._screens: dict[ConsolePage, PageScreen] = {}
         self._started = asyncio.Event()  # Textual has mounted the first screen
+        self._full_picture = asyncio.Event()
         self._ending = False
         self._quiet_at = 0.0  # the time of the event loop from which on a screen may be composed
 
@@ -54,8 +56,15 @@ class ScreensAhead:
         """Note that the first screen is there."""
         self._started.set()
 
+    def full_picture(self) -> None:
+        """Note that the first page shows what was heard and answered."""
+        self._full_picture.set()
+
     async def compose_all(self) -> None:
-        """Compose the screens of all pages that were not visited yet."""
+        """Compose the screens of all pages that were not visited yet, after the first picture."""
+        with contextlib.suppress(TimeoutError):  # a cluster that is silent: compose anyway
+            async with asyncio.timeout(SILENT_S):
+                await self._full_picture.wait()
         for page in self._classes:
             if page in self._screens:
                 continue
