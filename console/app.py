@@ -96,10 +96,11 @@ class ConsoleApp(OrderedApp):
         record: Callable[[ConsoleEvent], None] = lambda event: None,
         when_ready: Callable[[], None] = lambda: None,
         key_clock: KeyClock | None = None,
+        ahead: bool = True,
     ) -> None:
         super().__init__(key_clock)
         self._clock, self._utc, self._record = clock, utc, record
-        self._when_ready = when_ready
+        self._when_ready, self._composes_ahead = when_ready, ahead
         self._targets = targets
         name = next(iter(targets))
         self._target = targets[name]
@@ -143,7 +144,8 @@ class ConsoleApp(OrderedApp):
         self._ahead.started()
         self.draw()
         self._when_ready()
-        self.call_after_refresh(self._compose_ahead)
+        if self._composes_ahead:
+            self.call_after_refresh(self._compose_ahead)
 
     @work(group="ahead")
     async def _compose_ahead(self) -> None:

@@ -255,6 +255,7 @@ def fake_app(
     targets: dict[str, WatchTarget] | None = None,
     **options: Any,
 ) -> ConsoleApp:
-    """An app on a fake feed, with a clock that stands still."""
-    made = {"feed": feed or FakeFeed(), "clock": lambda: 1.0, "utc": lambda: AT, **options}
-    return ConsoleApp(targets or {"test": TARGET}, **made)
+    """An app on a fake feed, with a clock that stands still. It composes a page at its first visit:
+    all of them would cost each test two seconds."""
+    made: dict[str, Any] = {"clock": lambda: 1.0, "utc": lambda: AT, "ahead": False, **options}
+    return ConsoleApp(targets or {"test": TARGET}, feed=feed or FakeFeed(), **made)

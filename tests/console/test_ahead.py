@@ -33,7 +33,7 @@ def composed(app: object) -> set[ConsolePage]:
 
 async def test_all_screens_are_composed_after_the_first_picture() -> None:
     """The first visit of a page shows the screen that is there already."""
-    app = fake_app()
+    app = fake_app(ahead=True)
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: composed(app) == set(MODES))
         ahead = {screen.PAGE: screen for screen in app._registry if isinstance(screen, PageScreen)}
@@ -49,7 +49,6 @@ async def test_keys_wait_for_a_screen_that_is_half_composed() -> None:
     """A key that leads to it and a key for it come together; the second one needs its widgets."""
     app = fake_app()
     async with app.run_test(size=(160, 48)) as pilot:
-        app._ahead._quiet_at = float("inf")  # it composes nothing by itself
         await until(pilot, lambda: app.view.live.snapshot is not None)
         screen = app._ahead.screen_of(ConsolePage.JOBS)
         await pass_turns(2)
@@ -66,7 +65,7 @@ async def test_keys_wait_for_a_screen_that_is_half_composed() -> None:
 async def test_an_app_may_end_at_any_moment_of_its_first_second(turns: int) -> None:
     """Textual attaches no widget to an app that exits: a screen that is half composed is waited
     for, or MountError and "No Tab with id" would end the app."""
-    app = fake_app()
+    app = fake_app(ahead=True)
 
     async def end() -> None:
         await pass_turns(turns)
@@ -83,6 +82,6 @@ async def test_an_app_may_end_at_any_moment_of_its_first_second(turns: int) -> N
 @pytest.mark.parametrize("turns", MOMENTS[::4])
 async def test_an_app_may_be_shut_down_at_any_moment_of_its_first_second(turns: int) -> None:
     """A cancelled app does not wait for its screens."""
-    app = fake_app()
+    app = fake_app(ahead=True)
     async with app.run_test(size=(160, 48)):
         await pass_turns(turns)

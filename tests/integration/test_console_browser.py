@@ -164,10 +164,11 @@ async def test_chromium_shows_the_live_console_to_who_has_the_token(tmp_path: Pa
             await window.page.mouse.click(400, 300)  # a terminal has to be looked at
             window.seen = b""
             await window.page.keyboard.press("3")
-            await window.shows("Progress")
+            await window.shows("Elapsed")
             window.seen = b""
             await window.page.keyboard.press("h")
             await window.shows("job shop (1), run 1, running")
+            await asyncio.sleep(0.5)  # a yes has to stand alone
             await window.page.keyboard.press("y")
             await window.shows("run 1: paused")
             window.seen = b""

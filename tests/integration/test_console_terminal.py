@@ -63,6 +63,11 @@ class Terminal:
         self.keys("Escape")
         await asyncio.sleep(0.3)
 
+    async def answer(self, key: str) -> None:
+        """As a person who reads the question: a yes has to stand alone."""
+        await asyncio.sleep(0.5)
+        self.keys(key)
+
     def screen(self) -> str:
         return self._run("capture-pane", "-t", "console", "-p")
 
@@ -139,11 +144,11 @@ async def test_a_console_in_a_terminal_lives_through_the_kill_of_the_leader(
         await terminal.shows("Progress")
         terminal.keys("h")
         await terminal.shows("job shop (1), run 1, running")
-        terminal.keys("y")
+        await terminal.answer("y")
         await terminal.shows(" paused ")
         terminal.keys("g")
         await terminal.shows("Continue a paused run.")
-        terminal.keys("Enter")
+        await terminal.answer("Enter")
         await terminal.shows(" running ")
 
         terminal.burst(":hosts\r")  # it paused the job, once
@@ -189,7 +194,7 @@ async def test_a_small_terminal_has_all_pages_and_survives_all_keys(
     async with crawling(data):
         terminal.open([*ZCRAWL, "console", "--readonly", "--data", str(data)], 80, 24)
         await terminal.shows("● live")
-        heads = ("Why not faster", "Memory", "ETA", "Waiting", "Host", "Reason", "What")
+        heads = ("Why not faster", "Uncommitted", "ETA", "Waiting", "Host", "Reason", "What")
         for key, head in zip("1234567", heads, strict=True):
             terminal.keys(key)
             await terminal.shows(head)
@@ -239,7 +244,7 @@ def test_a_console_follows_a_cluster_from_leader_to_leader(
         terminal.keys("2", "l")
         asyncio.run(terminal.shows("zcrawl step-down"))
         epoch = made.epoch()
-        terminal.keys("y")
+        asyncio.run(terminal.answer("y"))
         asyncio.run(terminal.shows(lambda text: f"epoch {epoch + 1}" in text and "● live" in text))
 
 

@@ -87,6 +87,7 @@ class Mariadb:
                     f"--datadir={self.folder / 'data'}",
                     f"--socket={self.socket}",
                     f"--pid-file={self.folder / 'pid'}",
+                    f"--tmpdir={self.folder}",  # a server that starts empties its own
                     f"--port={self.port}",
                     "--bind-address=127.0.0.1",
                     f"--server-id={self.server_id}",
@@ -278,6 +279,7 @@ def _install(server: Mariadb) -> None:
         # fmt: off
         command = [
             script, "--no-defaults", f"--datadir={data}", f"--user={user}", "--skip-test-db",
+            f"--tmpdir={server.folder}",
             "--auth-root-authentication-method=normal", "--innodb-log-file-size=32M",
         ]
         # fmt: on
@@ -285,7 +287,7 @@ def _install(server: Mariadb) -> None:
         # fmt: off
         command = [
             server.binary, "--no-defaults", "--initialize-insecure", f"--datadir={data}",
-            f"--user={user}", "--secure-file-priv=",
+            f"--user={user}", "--secure-file-priv=", f"--tmpdir={server.folder}",
         ]
         # fmt: on
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
