@@ -69,13 +69,16 @@ class PageFooter(Footer):
         self._shown: tuple[ShownKey, ...] | None = None
 
     def bindings_changed(self, screen: Screen[Any]) -> None:
-        """Compose again, if another key is to be shown."""
+        """Compose again, if another key is to be shown.
+
+        Textual's own would not while the terminal has no focus. A browser's often has none.
+        """
         if not self.is_attached or screen is not self.screen:
             return
         keys = self._fitting(screen)
         if keys != self._shown:
             self._shown = keys
-            super().bindings_changed(screen)
+            self.call_after_refresh(self.recompose)
 
     def on_resize(self) -> None:
         """Show the keys that the new width has room for."""

@@ -64,3 +64,13 @@ async def test_a_wider_screen_shows_more_keys() -> None:
         await pilot.resize_terminal(200, 24)
         await until(pilot, lambda: len(shown_keys(app)) > few)
         assert "help" in {entry.description for entry in shown_keys(app)}
+
+
+async def test_a_terminal_without_focus_shows_the_keys_of_its_page() -> None:
+    """A browser's terminal often has none, and shows pages all the same."""
+    app = fake_app(busy_cluster())
+    async with app.run_test(size=(120, 24)) as pilot:
+        app.app_focus = False
+        await pilot.pause()
+        app.feed_event(GoTo(Place(ConsolePage.JOBS)))
+        await until(pilot, lambda: "cancel" in {entry.description for entry in shown_keys(app)})
