@@ -60,7 +60,7 @@ KEY_MS, CPU_PERCENT, START_S, LEADER_PERCENT = 30.0, 5.0, 1.5, 2.0
 SLOPE_KB = 50.0  # a minute: 3 MB an hour
 # What a snapshot and the first answers bring; an ETA needs a second snapshot.
 FULL_PICTURE = ("pages/s", "rate limit", "queued", "busy", "job-199")
-HURRY_S = 0.03  # between two snapshots: sixty times as fast, half a core
+HURRY_S = 0.03  # between two snapshots: 33 times as fast
 
 
 # ---------------------------------------------------------------- the console

@@ -14,6 +14,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import sys
 import termios
@@ -149,8 +150,12 @@ class Watched:
     def close(self) -> None:
         self.press(b"q")
         until = time.monotonic() + PATIENCE_S
-        while os.waitpid(self.pid, os.WNOHANG)[0] == 0 and time.monotonic() < until:
+        while (gone := os.waitpid(self.pid, os.WNOHANG)[0]) == 0 and time.monotonic() < until:
             with contextlib.suppress(OSError):  # the other end is closed: it has ended
                 self.read(0.1)
+        if gone == 0:
+            print(f"the console did not end within {PATIENCE_S:.0f} s of its q: killed", flush=True)
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
         os.close(self._fd)
         os.close(self._marks)
