@@ -163,7 +163,7 @@ def thefts(home: str, thief: str) -> dict[str, tuple[JobSpec, list[str]]]:
     page, key = f"{thief}/status/200", "${KEY}"
     fetches = {
         "header": Fetch(headers={"X-Key": key}),
-        "header of the browser": Fetch(headers={"X-Key": f"a {key} b"}, engine="browser"),
+        "header of the browser": Fetch(headers={"X-Key": f"Bearer {key}"}, engine="browser"),
         "header set": Fetch(header_sets=({"X-Key": key},)),
         "bearer": Fetch(auth=(Auth(f"127.0.0.1:{port}", bearer=key),)),
         "password": Fetch(auth=(Auth("127.0.0.1", user="x", password=key),)),

@@ -238,7 +238,7 @@ def test_a_viewers_load_deposes_nobody_and_floods_nobody(
         assert (made.leader().name, made.epoch()) == (leader, epoch)
         assert made.counters(run)["done"] > before
         text = made.masters[leader].text()
-        assert "frame_too_large viewer ann: REQUEST of" in text
+        assert "frame_too_large refused a message that is too large: viewer ann: REQUEST of" in text
         assert "request_limited viewer ann sends requests too fast" in text
         assert cluster.ask("bob", leader, "act", {"ref": "site", "action": "pause"})["changed"] == 1
         ann.close()
