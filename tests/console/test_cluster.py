@@ -329,7 +329,7 @@ async def test_the_log_has_what_workers_and_the_master_say(tmp_path: Path) -> No
         await console.row("2", kind="master")
         await console.press("enter")
         await console.until(
-            lambda view: view.page is ConsolePage.NODE and "worker_joined" in screen(console.app)
+            lambda view: view.page is ConsolePage.NODE and "joined with" in screen(console.app)
         )
 
 
