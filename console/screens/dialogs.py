@@ -26,8 +26,8 @@ from console.widgets.painted import Painted
 class ConfirmDialog(DialogScreen):
     """A question. Enter presses the button that has the focus: no, if something would be lost.
 
-    A yes that was typed before the question was on the screen is no answer to it, nor is one that
-    does not stand alone: a word that is typed at the wrong place may have a `y`.
+    A yes does not count if it was typed before the question was on the screen, or right before or
+    after other keys: it may be part of a word that was meant for another place.
     """
 
     KEEPS_EARLY_KEYS = False

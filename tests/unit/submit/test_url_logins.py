@@ -144,7 +144,7 @@ WITH_PASSWORD: list[dict[str, Any]] = [
     {"fetch": {"proxies": [f"http://{PASSWORD}@a.test:3128"]}},
     {"login": {"url": "http://a.test/", "fields": {"password": PASSWORD}}},
     {"login": {"url": "http://a.test/", "fields": {"user": "me", "kennwort": PASSWORD}}},
-    # A reference beside a secret is no excuse for it.
+    # A reference beside a written-out secret does not make it allowed.
     {"fetch": {"headers": {"Authorization": f"Bearer {PASSWORD}${{X}}"}}},
     {"fetch": {"headers": {"Authorization": f"Bearer ${{X}}{PASSWORD}"}}},
     {"fetch": {"headers": {"Authorization": f"Bearer {PASSWORD} ${{X}}"}}},
