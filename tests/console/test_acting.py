@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from console.actions import BY_NAME, offered, plan, typed_values
@@ -98,7 +99,9 @@ async def test_what_was_begun_on_a_cluster_ends_on_it() -> None:
 
     runs = [run(n, f"job{n}") for n in (1, 2, 3)]
     feed = Slow(snapshot(0, runs=runs), snapshot(1, runs=runs))
-    app = fake_app(feed, targets={"here": TARGET._replace(flags="--data here"), "lab": TARGET})
+    app = fake_app(
+        feed, targets={"here": msgspec.structs.replace(TARGET, flags="--data here"), "lab": TARGET}
+    )
     async with app.run_test(size=(120, 30)) as pilot:
         await until(pilot, lambda: app.view.live.snapshot is not None)
         await pilot.press("3", "ctrl+a")

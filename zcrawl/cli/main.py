@@ -7,7 +7,6 @@ and an exit code: 0 ok, 1 the work failed, 2 usage or config, 3 nobody answers, 
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import sys
@@ -33,7 +32,6 @@ EXTRA_ARGUMENT: Final = {
     "up": " To give it a job: `zcrawl submit {}`.",
     "doctor": " To try a page: `zcrawl test {}`.",
 }
-GC_THRESHOLDS: Final = (500_000, 20, 50)  # loading modules creates many objects, but no garbage
 JOBS: Final = "zcrawl.cli.commands.jobs"
 COMMANDS: Final = {
     "crawl": ("zcrawl.cli.commands.crawl", "Crawl from URLs, here and now, and write the items."),
@@ -91,7 +89,6 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run one command line, and exit."""
     arguments = list(sys.argv[1:] if args is None else args)
     open_missing()
-    gc.set_threshold(*GC_THRESHOLDS)
     sys.excepthook = _show_trace
     keep_private()
     code = run(arguments)

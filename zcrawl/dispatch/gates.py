@@ -8,7 +8,6 @@ host at a worker, or schedules it for later.
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
 
 import msgspec
 
@@ -52,7 +51,7 @@ class Choice(msgspec.Struct):
     waited_for: list[ProcessName] = msgspec.field(default_factory=list)  # no credit, or suspect
 
 
-class LeaderTables(NamedTuple):
+class LeaderTables(msgspec.Struct, frozen=True):
     """The tables of the leader that planning reads."""
 
     roster: Roster
@@ -74,7 +73,8 @@ class Gates:
         self, tables: LeaderTables, granter: Granter, trials: Trials, verdicts: Verdicts
     ) -> None:
         self._tables = tables
-        self._roster, self._leases, self._frontier, self._runs = tables
+        self._roster, self._leases = tables.roster, tables.leases
+        self._frontier, self._runs = tables.frontier, tables.runs
         self._granter, self._groups = granter, granter.groups
         self._trials, self._verdicts = trials, verdicts
 

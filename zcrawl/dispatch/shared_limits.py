@@ -27,7 +27,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -64,7 +64,7 @@ class Clan(msgspec.Struct, eq=False):
     )  # hosts that wait for the suspects
 
 
-class AllRuns(NamedTuple):
+class AllRuns(msgspec.Struct, frozen=True):
     """All runs of a host together, where a single run could ask for a limit."""
 
     host: int

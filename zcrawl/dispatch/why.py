@@ -6,7 +6,9 @@ this module describes it in words. Everything here only reads.
 
 from __future__ import annotations
 
-from typing import NamedTuple, assert_never
+from typing import assert_never
+
+import msgspec
 
 from zcrawl.dispatch.gates import Gate
 from zcrawl.dispatch.host_state import HostState
@@ -38,7 +40,7 @@ from zcrawl.model.reasons.waiting import (
 )
 
 
-class HostQueue(NamedTuple):
+class HostQueue(msgspec.Struct, frozen=True):
     """Requests that wait for a host: ready in memory, delayed in memory, in the database."""
 
     ready: int
@@ -50,7 +52,7 @@ class HostQueue(NamedTuple):
         return self.ready + self.delayed + self.beyond
 
 
-class Why(NamedTuple):
+class Why(msgspec.Struct, frozen=True):
     """The code of a wait, and its text."""
 
     code: str

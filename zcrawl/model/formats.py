@@ -8,7 +8,9 @@ loaded when a file is opened (`outputs.files.writers`), because some load large 
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 
 class StdoutKind(enum.Enum):
@@ -19,7 +21,7 @@ class StdoutKind(enum.Enum):
     BINARY = "binary"  # a terminal does not get it
 
 
-class Format(NamedTuple):
+class Format(msgspec.Struct, frozen=True):
     """A declared format.
 
     `appendable`: a file of records that can be continued at its end, so it grows in the embedded

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from zcrawl.config import Config
 from zcrawl.mesh.ports import Endpoints
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from zcrawl.mesh.security import MeshKeys
 
 
-class WatchTarget(NamedTuple):
+class WatchTarget(msgspec.Struct, frozen=True):
     name: str  # for people
     find: Callable[[], Awaitable[list[Endpoints]]]  # called again whenever the leader is silent
     nobody: str  # the message if it finds none

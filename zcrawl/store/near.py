@@ -13,7 +13,7 @@ same menu, cost no more.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -29,7 +29,7 @@ _BAND_BITS: Final = 18  # with fewer bits, unrelated pages of a large run would 
 _SCALE: Final = 4  # a job gives its distance for 64 bits
 
 
-class Original(NamedTuple):
+class Original(msgspec.Struct, frozen=True):
     fingerprint: bytes
     seq: int
     url: str

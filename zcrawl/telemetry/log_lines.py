@@ -16,7 +16,7 @@ own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -31,7 +31,7 @@ def rank(level: str) -> int:
     return LEVELS.index(level) if level in LEVELS else 0
 
 
-class LogFilter(NamedTuple):
+class LogFilter(msgspec.Struct, frozen=True):
     level: int = 0
     nodes: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()

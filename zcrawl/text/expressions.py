@@ -19,7 +19,9 @@ expression of a job gets around this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from zcrawl.errors import BadExpression, JobError, TooManySteps
 from zcrawl.model.reasons.usage import BAD_PATH
@@ -122,7 +124,7 @@ def _refused(path: str, text: str, problem: Problem) -> BadExpression:
 # ---------------------------------------------------------------- explanations of errors
 
 
-class Problem(NamedTuple):
+class Problem(msgspec.Struct, frozen=True):
     position: int
     reason: str
     hint: str = ""
@@ -187,7 +189,7 @@ def _too_large(text: str) -> Problem:
     )
 
 
-class _Scan(NamedTuple):
+class _Scan(msgspec.Struct, frozen=True):
     foreign: Problem | None  # the first construct that RE2 does not have
     open_groups: list[int]
     stray: int | None = None  # the first ) without its (

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
 
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.mesh.roles import KeyRole
@@ -38,7 +40,7 @@ class Type(enum.Enum):
     TABLE = "table"
 
 
-class Argument(NamedTuple):
+class Argument(msgspec.Struct, frozen=True):
     """A declared argument. A `default` counts only where the argument is absent."""
 
     name: str
@@ -68,13 +70,13 @@ class Repeat(enum.Enum):
 # ---------------------------------------------------------------- handlers: who answers, and how
 
 
-class EveryMaster(NamedTuple):
+class EveryMaster(msgspec.Struct, frozen=True):
     """The master that gets the request answers it, leader or not."""
 
     answer: Callable[[Master, ClientRequest], Data]
 
 
-class FromDatabase(NamedTuple):
+class FromDatabase(msgspec.Struct, frozen=True):
     """A query answers it. The leader adds what is in flight; without a leader any master answers.
 
     `answer` turns the store's answer into the reply, or into the next query.
@@ -84,20 +86,20 @@ class FromDatabase(NamedTuple):
     answer: Callable[[DatabaseReads], Callable[[Pending, QueryOutcome, Live, float], Data | Query]]
 
 
-class FromMemory(NamedTuple):
+class FromMemory(msgspec.Struct, frozen=True):
     """The leader answers from its memory; a follower from what it heard of the leader."""
 
     leader: Callable[[Desk], Callable[[float], Data]]
     follower: Callable[[Follower], Callable[[float], Data]]
 
 
-class LeaderView(NamedTuple):
+class LeaderView(msgspec.Struct, frozen=True):
     """A view of the leader's memory. The answer is kept for a moment (`DeskViews.answer`)."""
 
     show: Callable[[DeskViews], Callable[[Arguments, float], Data]]
 
 
-class LeaderAction(NamedTuple):
+class LeaderAction(msgspec.Struct, frozen=True):
     """The leader does it. `continue_with` goes on when `begin` has asked the store for a job."""
 
     begin: Callable[[Desk], Callable[[Pending, float, MasterEffects], None]]
@@ -112,7 +114,7 @@ OperationHandler: TypeAlias = EveryMaster | FromDatabase | FromMemory | LeaderVi
 # ---------------------------------------------------------------- declarations
 
 
-class Operation(NamedTuple):
+class Operation(msgspec.Struct, frozen=True):
     """A declared operation. `answer` says in docs what a client gets."""
 
     name: str

@@ -8,7 +8,7 @@ counts under both, so the sums of all tags can be more than there is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -59,7 +59,7 @@ class _Groups(dict[int, Sums]):
         return made
 
 
-class Grouping(NamedTuple):
+class Grouping(msgspec.Struct, frozen=True):
     sums: Callable[[LeaderState, set[int]], Mapping[Any, Sums]]  # of these runs
     view: Callable[[LeaderState, Any, Sums], dict[str, Any]]  # what a group's row is about
     text: Callable[[LeaderState, Any, Sums], str]  # that finds it
