@@ -148,3 +148,23 @@ def test_a_resolver_with_warm_caches_answers_as_join_does(
             else:
                 assert resolver.resolve(page, href) == (url, DEFAULT.key(url))
                 assert resolver.resolve(base, href) == (url, DEFAULT.key(url))
+
+
+@given(
+    bases=st.lists(URLS, min_size=1, max_size=3),
+    hrefs=st.lists(st.one_of(ANYTHING, PLAIN, st.just("/a"), st.just("#b")), max_size=8),
+    rules=RULES,
+    encoding=st.sampled_from(["utf-8", "euc-jp"]),
+)
+@settings(max_examples=400, deadline=None)
+def test_hrefs_resolved_together_give_what_each_gives_alone(
+    bases: list[str], hrefs: list[str], rules: CanonicalRules, encoding: str
+) -> None:
+    """`resolve_all` looks into the caches in another way: same links, same counts of rejects."""
+    together, alone = LinkResolver(rules), LinkResolver(rules)
+    for base in [*bases, *bases]:
+        links = together.for_page(encoding).resolve_all(base, hrefs)
+        resolve = alone.for_page(encoding).resolve
+        answers = [resolve(base, href) for href in hrefs]
+        assert links == [link for link in answers if link is not None]
+        assert together.rejected == alone.rejected

@@ -36,6 +36,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, Protocol
 from urllib.parse import unquote_plus
@@ -194,6 +195,8 @@ class Resolver(Protocol):
 
     def resolve(self, base_url: str, href: str) -> tuple[str, bytes] | None: ...
 
+    def resolve_all(self, base_url: str, hrefs: Iterable[str]) -> list[tuple[str, bytes]]: ...
+
 
 class LinkResolver:
     """Resolves hrefs to (canonical URL, key), fast, because pages repeat their navigation.
@@ -242,6 +245,20 @@ class LinkResolver:
             self.rejected[answer] += 1
             return None
         return answer
+
+    def resolve_all(self, base_url: str, hrefs: Iterable[str]) -> list[tuple[str, bytes]]:
+        """Return URL and key of those `hrefs` that can be crawled, in their order."""
+        if base_url != self._base:
+            self._enter(base_url)
+        # Whether a cache can hold an href depends on its beginning, so at most one of them does.
+        by_directory, by_origin, absolute = self._by_directory, self._by_origin, self._absolute
+        links: list[tuple[str, bytes]] = []
+        for href in hrefs:
+            answer = by_directory.get(href) or by_origin.get(href) or absolute.get(href)
+            link = answer if type(answer) is tuple else self.resolve(base_url, href)
+            if link is not None:
+                links.append(link)
+        return links
 
     def for_page(self, encoding: str) -> Resolver:
         """Return a resolver that encodes queries in the encoding of a page."""
@@ -311,10 +328,15 @@ class _EncodingResolver:
     def __init__(self, resolver: LinkResolver, encoding: str) -> None:
         self.rejected = resolver.rejected
         self.page_encoding = encoding
-        self._resolve = resolver.resolve
+        self._resolve, self._resolve_all = resolver.resolve, resolver.resolve_all
 
     def resolve(self, base_url: str, href: str) -> tuple[str, bytes] | None:
         return self._resolve(base_url, encode_query(href, self.page_encoding))
+
+    def resolve_all(self, base_url: str, hrefs: Iterable[str]) -> list[tuple[str, bytes]]:
+        return self._resolve_all(
+            base_url, [encode_query(href, self.page_encoding) for href in hrefs]
+        )
 
 
 def _depends_on_directory_only(href: str) -> bool:
