@@ -142,7 +142,8 @@ NODES = Table(
 # ---------------------------------------------------------------- jobs
 
 COMPLETED, CANCELLED, DELETED = "completed", "cancelled", "deleted"
-ENDED: Final = (COMPLETED, CANCELLED, DELETED)
+FAILED: Final = "failed"
+ENDED: Final = (COMPLETED, FAILED, CANCELLED, DELETED)
 MOST_ENDED: Final = 500
 
 
@@ -219,7 +220,7 @@ def _stored_runs(stored: Answer | None) -> list[Row]:
             continue
         runs = job.get("runs")
         for run in runs if isinstance(runs, list) else [job]:
-            if isinstance(run, dict) and text(run, "state") in (COMPLETED, CANCELLED):
+            if isinstance(run, dict) and text(run, "state") in (COMPLETED, FAILED, CANCELLED):
                 is_shown = run.get("run") == job.get("run")
                 of_job = {"tags": job.get("tags", ())} if is_shown else {}
                 rows.append({**run, **of_job, "share": _stored_share(run), "pages_s": 0.0})

@@ -34,7 +34,14 @@ ROOMY: Final = 150
 SPAN_S: Final = 900  # of the charts
 MOST_ROWS: Final = 10_000  # of a part
 TEXT_ROWS: Final = 12  # of a part, where the page is printed
-RUN_MARK: Final = {"running": "▶", "paused": "‖", "completed": "✔", "cancelled": "■"}
+RUN_MARK: Final = {
+    "running": "▶",
+    "paused": "‖",
+    "completed": "✔",
+    "cancelled": "■",
+    "pending": "·",
+    "failed": "✗",
+}
 SEPARATOR: Final = Span(" │ ", "rest")
 
 

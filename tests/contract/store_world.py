@@ -9,25 +9,29 @@ import msgspec
 
 from zcrawl.mesh.messages import PageRecord, Traits
 from zcrawl.model.rows import LaneWant, NewLink, QueuedRow, Refilled, RunRow
-from zcrawl.model.states import Disposition, RequestState, RunState
+from zcrawl.model.states import Disposition, JobState, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
     Applied,
     ApplyResults,
+    BeginRuns,
     Change,
+    ChangeJob,
     ChangeRun,
     ClientAction,
     Command,
     CountCrash,
     CrashCounted,
     DrainSet,
+    JobChanged,
     KnownAdmitted,
     Loaded,
     Reload,
     Retried,
     RetryDead,
     RunChanged,
+    RunsBegun,
     SetDrain,
     SetWish,
     SubmitJob,
@@ -170,6 +174,14 @@ class World:
 
     def change_run(self, run: int, state: RunState, reason: str = "") -> RunChanged:
         return self.do(ChangeRun(self.epoch, "r", run, state, reason, self.now), RunChanged)
+
+    def begin(self, *runs: int) -> RunsBegun:
+        """A worker has accepted assignments of these runs."""
+        return self.do(BeginRuns(self.epoch, runs, self.now), RunsBegun)
+
+    def change_job(self, job: int, state: JobState, request: str = "") -> JobChanged:
+        action = asked(request) if request else None
+        return self.do(ChangeJob(self.epoch, request, job, state, self.now, action), JobChanged)
 
     def retry(
         self, run: int, limit: int = 10, request: str = "r", reason: str = "", host: int = 0

@@ -10,12 +10,12 @@ from zcrawl.store.queries import Failures, ReadFailed, Refill
 
 
 def test_dead_requests_can_be_tried_again(world: World) -> None:
-    """They are queued again in parts, and a completed run is running again."""
+    """They are queued again in parts, and a run that failed is running again."""
     rows = world.submit(A, B, C, D).admitted
     for row in rows[:3]:
         world.finish(row, DEAD, reason="dns", attempts=4, status=500)
     world.finish(rows[3], DONE)
-    assert world.run_row(rows[0].run).state is RunState.COMPLETED
+    assert world.run_row(rows[0].run).state is RunState.FAILED
     first = world.retry(rows[0].run, 2)
     assert (first.refused, first.rows, first.changed, first.more) == ("", rows[:2], 2, True)
     assert [host.id for host in first.hosts] == [rows[0].host]

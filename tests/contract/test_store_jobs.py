@@ -18,7 +18,7 @@ def test_a_submission_starts_a_run_with_its_seeds(world: World) -> None:
     assert (done.refused, done.repeated) == ("", False)
     assert done.row is not None
     assert done.row == world.run_row(done.run)
-    assert done.row.state is RunState.RUNNING
+    assert done.row.state is RunState.PENDING
     assert done.row.seed_hosts == ("a.test",)
     assert done.row.counters == RunCounters(admitted=2, pending=2)
     assert [host.origin for host in done.hosts] == ["https://a.test"]

@@ -50,7 +50,7 @@ def test_an_offline_cancel_fences_the_leader_in_the_same_transaction(world: Worl
     assert loaded.sweeps == [a.run]
     assert {run.id: str(run.state) for run in loaded.runs} == {
         a.run: "cancelled",
-        other: "running",
+        other: "pending",
     }
     assert world.tallies(a.run).skipped == {"cancelled": 1}
     assert [action.by for action in world.tallies(a.run).actions if "offline" in action.what] == [

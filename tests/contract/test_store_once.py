@@ -47,7 +47,7 @@ def test_the_answer_to_an_action_is_stored_with_it(world: World) -> None:
     again = world.do(command, RunChanged)
     assert (msgspec.json.decode(again.reply), again.refused) == (reply, "")
     assert again.row == world.run_row(run)
-    assert world.run_row(run).state is RunState.RUNNING
+    assert world.run_row(run).state is RunState.PENDING
 
 
 def test_a_refusal_is_not_stored(world: World) -> None:

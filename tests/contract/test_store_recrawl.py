@@ -11,7 +11,7 @@ from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World, k
 from zcrawl.frontier.recrawl import decode
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow, LaneWant, QueuedRow, Refilled
-from zcrawl.model.states import RequestState, RunState
+from zcrawl.model.states import JobState, RequestState, RunState
 from zcrawl.store.commands import AdmitKnown, KnownAdmitted, Submitted
 from zcrawl.store.queries import KnownPages, ReadKnown, Refill
 
@@ -113,7 +113,7 @@ def test_a_run_does_not_complete_before_it_has_met_all_that_is_known(world: Worl
     assert world.run_row(second.run).state is RunState.COMPLETED
     third = again(world, A)
     assert third.admitted == []
-    assert world.run_row(third.run).state is RunState.RUNNING
+    assert world.run_row(third.run).state is RunState.PENDING
     done = recall(world, third.run)
     assert done.row is not None
     assert done.row.state is RunState.COMPLETED
@@ -280,24 +280,26 @@ def test_a_run_that_ends_meets_no_more(world: World) -> None:
     rows = lane(world, third.admitted[0])
     for row in rows:
         world.finish(row, DEAD, reason="http_500", status=500)
-    assert world.run_row(third.run).state is RunState.COMPLETED
+    assert world.run_row(third.run).state is RunState.FAILED
     retried = world.retry(third.run)
     assert {row.url for row in retried.rows} == {A, B, C}
     assert world.run_row(third.run).recalled
 
 
-def test_what_is_known_goes_with_the_last_run_of_its_job(world: World) -> None:
-    """In chunks like all rows; before, it stays."""
+def test_what_is_known_goes_with_the_last_run_of_a_deleted_job(world: World) -> None:
+    """In chunks like all rows; while the job lives, it stays, even if no run is left."""
     job = first_run(world, A, B, C)
     for row in job.admitted:
         world.finish(row, DONE, traits=ONE)
     second = again(world)
     recall(world, second.run)
-    for run in (job.run, second.run):
-        assert len(known(world, job.job)) == 3
-        world.change_run(run, RunState.DELETED, "deleted")
-        while world.sweep(run, limit=2).more:
-            pass
+    world.change_run(job.run, RunState.DELETED, "deleted")
+    while world.sweep(job.run, limit=2).more:
+        pass
+    assert len(known(world, job.job)) == 3
+    assert [row.id for row in world.change_job(job.job, JobState.DELETED).runs] == [second.run]
+    while world.sweep(second.run, limit=2).more:
+        pass
     assert known(world, job.job) == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.contract.store_world import DEAD, DONE, QUEUED, SKIPPED, A, B, C, D, E, World, links
 from zcrawl.model.rows import RunCounters
-from zcrawl.model.states import Disposition, RunState
+from zcrawl.model.states import Disposition, JobState, RunState
 from zcrawl.store.commands import RunChanged, TuneRun
 from zcrawl.store.queries import Items, JobList, ListJobs, Outputs, ReadItems, ReadOutputs
 
@@ -74,6 +74,7 @@ def test_a_paused_run_commits_what_is_in_flight(world: World) -> None:
 def test_pause_and_resume_can_be_repeated(world: World) -> None:
     """Idempotent, and only while the run goes on."""
     run = world.submit(A).run
+    world.begin(run)
     for state in (RunState.PAUSED, RunState.PAUSED, RunState.RUNNING, RunState.RUNNING):
         changed = world.change_run(run, state)
         assert changed.refused == ""
@@ -125,7 +126,7 @@ def test_a_deleted_run_goes_in_pieces_and_its_ids_do_not_come_back(world: World)
     first = world.submit(A, B, C, name="docs", output=("/tmp/x.jsonl", "jsonl"))
     world.finish(first.admitted[0], DONE, items=(b"1", b"2", b"3"))
     item = world.ask(ReadItems(first.run, 0, 10), Items).rows[-1].id
-    world.change_run(first.run, RunState.DELETED)
+    assert world.change_job(first.job, JobState.DELETED).refused == ""
     assert world.reload().sweeps == [first.run]
     assert world.apply(world.change(first.admitted[1], DONE)).dispositions == [Disposition.DROPPED]
     second = world.submit(A, name="docs")

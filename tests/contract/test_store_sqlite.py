@@ -299,12 +299,17 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
     columns = {
         "hosts": ("slow", "failures", "opens", "address"),
         "pages": ("canonical", "alternates", "files"),
-        "runs": ("unchanged", "recall", "canonical", "idle_s", "unfetched"),
+        "jobs": ("state", "version", "owner", "updated_at"),
+        "runs": (
+            *("unchanged", "recall", "canonical", "idle_s", "unfetched"),
+            *("version", "cause", "due_at", "params", "chain", "missing"),
+        ),
         "requests": ("known",),
         "outputs": ("problem", "progress"),
     }
     with sqlite3.connect(tmp_path / "old.db") as old:
-        for table in ("robots", "known_pages", "fingerprints", "history"):
+        old.execute("DROP INDEX run_job_due_at")
+        for table in ("robots", "known_pages", "fingerprints", "history", "job_versions"):
             old.execute(f"DROP TABLE {table}")
         old.execute("DELETE FROM sequences WHERE name = 'known'")
         for table, names in columns.items():

@@ -16,12 +16,33 @@ from typing import Any, Final, Protocol
 
 from zcrawl.cli.base import Settings
 from zcrawl.errors import RefusedError, StoreUnavailable, UnreachableError
-from zcrawl.model.reasons.cluster import NO_SUCH_JOB
+from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN
 from zcrawl.model.snapshot import EmbeddedSnapshot
 from zcrawl.model.states import RunState
 from zcrawl.store.ports import Store
-from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
-from zcrawl.telemetry.views import chosen_run, is_visible, job_view
+from zcrawl.store.queries import (
+    NEWEST,
+    FindJob,
+    JobList,
+    JobRow,
+    JobVersions,
+    ListJobs,
+    ReadRuns,
+    ReadVersions,
+    RunRows,
+    Tallies,
+    TallyRows,
+)
+from zcrawl.telemetry.views import (
+    LiveRun,
+    chosen_run,
+    is_listed,
+    is_visible,
+    job_view,
+    present_runs,
+    run_listed,
+    versions_view,
+)
 from zcrawl.text.spelling import near_names
 
 AWAY: Final = StoreUnavailable.code
@@ -100,15 +121,16 @@ def _explaining(ask: Ask) -> Ask:
     return asking
 
 
-async def jobs(settings: Settings, tag: str = "") -> dict[str, Any]:
+async def jobs(settings: Settings, tag: str = "", *, archived: bool = False) -> dict[str, Any]:
     """Return all job views, or those with a tag, under `jobs`."""
     if is_live(settings):
+        wanted = ({"tag": tag} if tag else {}) | ({"archived": True} if archived else {})
         async with running(settings) as ask:
-            return await ask("jobs", {"tag": tag} if tag else {})
+            return await ask("jobs", wanted)
     with contextlib.closing(open_database(settings)) as store:
         listed = store.query(ListJobs())
         assert isinstance(listed, JobList)
-        visible = [job for job in listed.jobs if is_visible(job, tag)]
+        visible = [job for job in listed.jobs if is_listed(job, tag, archived=archived)]
         now = time.time()
         return {"jobs": [stopped(job_view(job, None, None, now)) for job in visible]}
 
@@ -119,20 +141,65 @@ async def job(settings: Settings, ref: str, run: int | None = None) -> dict[str,
         async with running(settings) as ask:
             return await ask("job", {"ref": ref} | ({} if run is None else {"run": run}))
     with contextlib.closing(open_database(settings)) as store:
+        return _stored_job(store, find_job(store, ref), run)
+
+
+async def run(settings: Settings, number: int) -> dict[str, Any]:
+    """Return the view of the job of a run, for that run."""
+    if is_live(settings):
+        async with running(settings) as ask:
+            return await ask("run", {"run": number})
+    with contextlib.closing(open_database(settings)) as store:
+        job_list = store.query(FindJob("", number))
+        assert isinstance(job_list, JobList)
+        if not any(map(is_visible, job_list.jobs)):
+            text = f"no run {number}; `zcrawl runs` lists them"
+            raise RefusedError(text, code=NO_SUCH_RUN)
+        return _stored_job(store, job_list.jobs[0], number)
+
+
+def _stored_job(store: Store, row: JobRow, run: int | None) -> dict[str, Any]:
+    """Return the view of a job in a data folder that nobody uses."""
+    if not present_runs(row) and run is None:
+        return job_view(row, None, None, time.time())
+    shown = chosen_run(row, run)
+    tallies = store.query(Tallies(shown.id))
+    assert isinstance(tallies, TallyRows)
+    return stopped(job_view(row, tallies, None, time.time(), shown))
+
+
+async def runs(settings: Settings, ref: str, limit: int) -> dict[str, Any]:
+    """Return the newest runs of a job, or of all jobs, under `runs`."""
+    if is_live(settings):
+        async with running(settings) as ask:
+            return await ask("runs", {"limit": limit} | ({"ref": ref} if ref else {}))
+    with contextlib.closing(open_database(settings)) as store:
+        if ref:
+            rows = present_runs(find_job(store, ref))[:limit]
+        else:
+            outcome = store.query(ReadRuns(NEWEST, limit))
+            assert isinstance(outcome, RunRows)
+            rows = outcome.rows
+    return {"runs": [stopped(run_listed(row, LiveRun(), time.time())) for row in rows]}
+
+
+async def versions(settings: Settings, ref: str) -> dict[str, Any]:
+    """Return the versions of a job's spec under `versions`."""
+    if is_live(settings):
+        async with running(settings) as ask:
+            return await ask("versions", {"ref": ref})
+    with contextlib.closing(open_database(settings)) as store:
         row = find_job(store, ref)
-        if not row.runs and run is None:
-            return job_view(row, None, None, time.time())
-        shown = chosen_run(row, run)
-        tallies = store.query(Tallies(shown.id))
-        assert isinstance(tallies, TallyRows)
-        return stopped(job_view(row, tallies, None, time.time(), shown))
+        outcome = store.query(ReadVersions(row.id))
+        assert isinstance(outcome, JobVersions)
+        return {"versions": versions_view(row, outcome.rows)}
 
 
 def stopped(view: dict[str, Any]) -> dict[str, Any]:
     """Return the view of a job in a data folder without a master: a running run is stopped.
 
     The database still says running, because a killed process cannot change it."""
-    if view["state"] == RunState.RUNNING:
+    if view["state"] in (RunState.PENDING, RunState.RUNNING):
         view = {**view, "state": STOPPED, "reason": NOBODY_RUNS}
     if "runs" in view:
         view = {**view, "runs": [stopped(run) for run in view["runs"]]}

@@ -26,7 +26,7 @@ from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError, StoreError, ZcrawlError
 from zcrawl.model.reasons.cluster import MACHINE_ERROR
 from zcrawl.model.reasons.failure import BLOCKED_ADDRESS
-from zcrawl.model.reasons.skip import NOT_DUE, ROBOTS, TOO_DEEP
+from zcrawl.model.reasons.skip import ROBOTS, TOO_DEEP
 from zcrawl.model.snapshot import ENDED, ClusterSnapshot
 from zcrawl.model.states import RunState
 from zcrawl.roles.place import LOG
@@ -305,12 +305,8 @@ def left_out(dropped: dict[str, int]) -> str:
 
 
 def exit_code(view: dict[str, Any]) -> int:
-    """Return 1 if no page was answered with 2xx or 304 or the run was ended early, else 0."""
-    if view["state"] in (RunState.CANCELLED, RunState.DELETED):
-        return 1
-    # In an incremental run, it may be too early for every page.
-    not_due = view.get("skipped_reasons", {}).get(NOT_DUE, 0)
-    return 1 if view["pages"] == 0 and view["failed"] + view["skipped"] > not_due else 0
+    """Return 1 if the run failed or was ended early, else 0."""
+    return int(view["state"] in (RunState.FAILED, RunState.CANCELLED, RunState.DELETED))
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -33,6 +33,7 @@ EXTRA_ARGUMENT: Final = {
     "doctor": " To try a page: `zcrawl test {}`.",
 }
 JOBS: Final = "zcrawl.cli.commands.jobs"
+RUNS: Final = "zcrawl.cli.commands.runs"
 COMMANDS: Final = {
     "crawl": ("zcrawl.cli.commands.crawl", "Crawl from URLs, here and now, and write the items."),
     "demo": ("zcrawl.cli.commands.demo", "Crawl a book shop that ships with zcrawl."),
@@ -42,9 +43,13 @@ COMMANDS: Final = {
     "submit": ("zcrawl.cli.commands.submit", "Give a job to the cluster; print its id."),
     "jobs": (JOBS, "List all jobs."),
     "job": (JOBS, "Show one job."),
+    "runs": (RUNS, "List the runs of a job, or of all jobs."),
+    "run": (RUNS, "Show one run."),
+    "versions": (RUNS, "Show what changed in a job, when and by whom."),
+    "archive": (RUNS, "Hide a job."),
     "pause": (JOBS, "Stop fetching for a job until it is resumed."),
     "resume": (JOBS, "Resume a paused job."),
-    "cancel": (JOBS, "End a job's run, and keep its items and pages."),
+    "cancel": (JOBS, "End a job's runs, and keep their items and pages."),
     "delete": (JOBS, "End a job, or one of its runs, and remove its data."),
     "retry": (JOBS, "Try a job's failed URLs again."),
     "tune": ("zcrawl.cli.commands.steer", "Change a job's rate limit while it runs."),

@@ -59,7 +59,8 @@ class ActiveRun(msgspec.Struct):
     @property
     def dispatches(self) -> bool:
         """Whether requests of the run may be sent."""
-        return self.row.state is RunState.RUNNING and not self.refusal and not self.waits
+        live = self.row.state in (RunState.PENDING, RunState.RUNNING)
+        return live and not self.refusal and not self.waits
 
     @property
     def waits(self) -> str:
@@ -114,6 +115,7 @@ class Runs:
         self.refused: dict[
             int, str
         ] = {}  # runs with an invalid stored spec, and why; they are to be ended
+        self.pending: dict[int, None] = {}  # runs of which no assignment was accepted yet
         self.open_private = True  # set by the leader before it adds runs
         self.open_code = True  # set by the leader before it adds runs
 
@@ -135,7 +137,18 @@ class Runs:
                 self._read(active_run, row)
                 active_run.revision += 1
             active_run.row = row
+        if row.state is RunState.PENDING:
+            self.pending[row.id] = None
+        else:
+            self.pending.pop(row.id, None)
         return active_run
+
+    def accepted(self, runs: set[int]) -> tuple[int, ...]:
+        """Return which of these runs begin with this accepted assignment."""
+        begun = tuple(run for run in self.pending if run in runs)
+        for run in begun:
+            del self.pending[run]
+        return begun
 
     def _read(self, active: ActiveRun, row: RunRow) -> None:
         """Parse the stored spec, or note why it is invalid."""
@@ -148,6 +161,7 @@ class Runs:
 
     def forget(self, run: int) -> None:
         self.active.pop(run, None)
+        self.pending.pop(run, None)
         self.refused.pop(run, None)
 
     def get(self, run: int) -> ActiveRun | None:

@@ -40,6 +40,7 @@ from zcrawl.master.membership import Membership
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
+from zcrawl.master.run_limits import RunLimits
 from zcrawl.master.snapshot import published, snapshot
 from zcrawl.master.takeover import GREETING_S, LEASE_S, REQUEST, EpochHints, Refusals, inherit
 from zcrawl.mesh.messages import (
@@ -68,13 +69,15 @@ from zcrawl.model.log_event import (
 )
 from zcrawl.model.rows import Refilled
 from zcrawl.model.snapshot import ClusterSnapshot
-from zcrawl.model.states import RunState
+from zcrawl.model.states import JobState, RunState
 from zcrawl.model.vitals import Vitals
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
     Applied,
     ApplyResults,
+    BeginRuns,
+    ChangeJob,
     ChangeRun,
     Command,
     CommandOutcome,
@@ -84,11 +87,13 @@ from zcrawl.store.commands import (
     Forget,
     Forgotten,
     GrantHosts,
+    JobChanged,
     KnownAdmitted,
     Loaded,
     Reload,
     RetryDead,
     RunChanged,
+    RunsBegun,
     SaveHistory,
     SetDrain,
     SetWish,
@@ -167,6 +172,7 @@ class Leader:
         self.desk = Desk(self.state)
         self.recall = Recall(self.state)
         self.refusals = Refusals(self.state)
+        self.run_limits = RunLimits(self.state)
         self.pruning = Pruning(self.state, now)
         self.history = HistoryKeeper(self.state, now)
         self._beat_at = now
@@ -285,7 +291,7 @@ class Leader:
             case Hello():
                 self.membership.hello(header, body, route, now, effects)
             case Accept():
-                self.membership.accept(header, body, now)
+                self.membership.accept(header, body, now, effects)
             case Reject():
                 self.membership.reject(header, body, now, effects)
             case Bye():
@@ -341,16 +347,19 @@ class Leader:
             case ChangeRun(request=request), RunChanged() if request == REQUEST:
                 if outcome.row is not None:
                     state.put_run(outcome.row, now, effects)
+            case BeginRuns(), RunsBegun():
+                for row in outcome.rows:
+                    state.put_run(row, now, effects)
             case AdmitKnown(), KnownAdmitted():
                 if self.recall.admitted(outcome, now, effects):
                     self.commits.reload(now, effects)
             case _:
-                self._failures_changed(command)
+                self._failures_changed(command, outcome)
                 self._uncertain.discard(request_of(command))
                 if self.desk.done(command, outcome, now, effects):
                     self.commits.reload(now, effects)
 
-    def _failures_changed(self, command: Command) -> None:
+    def _failures_changed(self, command: Command, outcome: CommandOutcome) -> None:
         """Keep the groups of failed requests true, for displays."""
         failures = self.state.watch.failures
         match command:
@@ -358,6 +367,9 @@ class Leader:
                 failures.run_changed(run)
             case ChangeRun(run=run, state=RunState.DELETED, others=others):
                 failures.forget((run, *others))
+            case ChangeJob(state=JobState.DELETED):
+                if isinstance(outcome, JobChanged):
+                    failures.forget(row.id for row in outcome.runs)
             case _:
                 pass
 
@@ -377,9 +389,9 @@ class Leader:
                 self._repeat(command, now)
             case SaveHistory():
                 self.history.failed(command, error)
-            case (
-                SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()
-            ) | SetWish():
+            case (SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()) | (
+                SetWish() | ChangeJob()
+            ):
                 if isinstance(error, CommitUnknown):
                     self._uncertain.add(request_of(command))
                 # It may have been applied, so it must not be refused.
@@ -389,7 +401,7 @@ class Leader:
                 ):
                     self._repeat(command, now)  # the stored request id makes the repeat harmless
                     if isinstance(error, CommitUnknown) and isinstance(
-                        command, ChangeRun | TuneRun | RetryDead
+                        command, ChangeRun | ChangeJob | TuneRun | RetryDead
                     ):
                         # That answer does not say what changed, and the repeat may fail.
                         self.commits.reload(now, effects)
@@ -427,6 +439,7 @@ class Leader:
         self._sweep(effects)
         self.recall.tick(now, effects)
         self.refusals.tick(now, effects)
+        self.run_limits.tick(now, effects)
         self.pruning.tick(now, effects)
         self.history.tick(now, effects)
         self.state.watch.failures.tick(now, effects)

@@ -43,7 +43,7 @@ from zcrawl.model.reasons.registry import find_reason
 from zcrawl.model.reasons.storage import STORE_BEHIND
 from zcrawl.model.reasons.waiting import DRAINING, HOST_WAITS, WITHDRAWN
 from zcrawl.model.rows import QueuedRow
-from zcrawl.store.commands import CountCrash, SetDrain
+from zcrawl.store.commands import BeginRuns, CountCrash, SetDrain
 
 REJECT_PAUSE_S = 0.1  # a rejected URL is not assigned again at once
 QUARANTINE_AFTER = 3  # crashes with the request alone
@@ -275,12 +275,18 @@ class Membership:
         text = f"{info.id} sends messages but receives none: {LOSSES_MOST} lost in a row"
         effects.append(Note(WORKER_DEAF, f"{text}; its hosts move to other workers"))
 
-    def accept(self, header: Header, accept: Accept, now: float) -> None:
-        info = self._state.roster.find(header.source, header.incarnation)
-        if info is not None:
-            self._state.roster.hear(info, now)
-            for host, revision in accept.grants:
-                self._state.planner.granter.confirm(info.name, host, revision, now)
+    def accept(self, header: Header, accept: Accept, now: float, effects: MasterEffects) -> None:
+        state = self._state
+        info = state.roster.find(header.source, header.incarnation)
+        if info is None:
+            return
+        state.roster.hear(info, now)
+        for host, revision in accept.grants:
+            state.planner.granter.confirm(info.name, host, revision, now)
+        if state.runs.pending:
+            runs = state.runs.accepted({lease.row.run for lease in state.leases.of_worker(info)})
+            if runs:
+                effects.append(Execute(BeginRuns(state.epoch, runs, state.utc(now))))
 
     def reject(self, header: Header, reject: Reject, now: float, effects: MasterEffects) -> None:
         state = self._state

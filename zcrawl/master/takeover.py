@@ -76,7 +76,7 @@ class Refusals:
                 self._again_at[run] = now + AGAIN_S
                 effects.append(Note("run_refused", f"run {run}: {reason}", run))
                 command = ChangeRun(
-                    state.epoch, REQUEST, run, RunState.CANCELLED, reason, state.utc(now)
+                    state.epoch, REQUEST, run, RunState.FAILED, reason, state.utc(now)
                 )
                 effects.append(Execute(command))
 

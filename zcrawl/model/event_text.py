@@ -65,6 +65,13 @@ EVENT_TEXTS: Final[dict[str, str]] = {
     e.FORWARD_FAILED: "could not forward the request {}",
     # Runs, requests, results.
     RUN_ENDED: WHOLE,
+    "run_pending": WHOLE,
+    "run_failed": WHOLE,
+    "run_too_long": WHOLE,
+    "job_active": WHOLE,
+    "job_paused": WHOLE,
+    "job_archived": WHOLE,
+    "job_deleted": WHOLE,
     "run_running": WHOLE,
     "run_paused": WHOLE,
     "run_completed": WHOLE,

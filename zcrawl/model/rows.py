@@ -7,7 +7,7 @@ import msgspec
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.sitemap_request import SITEMAP_PRIO, has_sitemap_prio
-from zcrawl.model.states import RunState
+from zcrawl.model.states import JobState, RunCause, RunState
 
 
 class NewLink(msgspec.Struct, frozen=True):
@@ -94,6 +94,34 @@ class RunRow(msgspec.Struct, frozen=True):
     recalled: bool = False  # all pages of earlier runs are admitted
     idle_s: float = 0.0  # between an end and the retry that reopened it
     unfetched: int = 0  # requests that were not final when it ended
+    version: int = 1  # of the job's spec
+    cause: RunCause = RunCause.SUBMITTED
+    due_at: float | None = None  # UTC, without jitter; None: nothing was scheduled
+    params: bytes = b""  # JSON; the values that its spec was filled with
+    chain: int = 0  # the run that began the chain of dependencies; 0: this one
+    missing: int = 0  # of the failed requests: answered with 404 or 410
+
+
+class JobVersion(msgspec.Struct, frozen=True):
+    """One version of a job's spec."""
+
+    version: int
+    spec: bytes
+    created_at: float
+    author: str  # who asked for it
+
+
+class DefinitionRow(msgspec.Struct, frozen=True):
+    """A job without its runs."""
+
+    id: int
+    name: str
+    spec: bytes
+    created_at: float
+    state: JobState = JobState.ACTIVE
+    version: int = 1
+    owner: str = ""  # who submitted it first
+    updated_at: float = 0.0
 
 
 class HostRow(msgspec.Struct, frozen=True):

@@ -297,6 +297,18 @@ class SpiderCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str = ""  # workers get it by CODE
 
 
+FAIL_ABOVE: Final = 0.5
+
+
+class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which ended runs of the job are kept; a run beyond one of the limits is removed."""
+
+    keep_runs: int | None = None  # the newest; None: no limit by number
+    keep_days: float | None = None  # since their end; None: no limit by age
+    archive: str = ""  # s3://bucket/prefix or a folder: runs are written there before
+    archive_format: str = "jsonl"  # jsonl | parquet
+
+
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     kind: str = CRAWL  # or the name of a plugin that executes the job
@@ -321,6 +333,9 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     middlewares: tuple[str, ...] = ()  # plugins, in the order in which requests pass them
     parsers: tuple[str, ...] = ()  # plugins: the first that accepts a page reads it
     plugins: dict[str, dict[str, Any]] = {}  # options of plugins, by name
+    fail_above: float = FAIL_ABOVE  # a run failed if a larger share of its URLs did
+    max_runtime: float = 0.0  # seconds after which a run fails; 0: no limit
+    retention: Retention = Retention()
 
     @property
     def needs_session(self) -> bool:

@@ -27,17 +27,38 @@ class Kept(enum.IntEnum):
 
 
 class RunState(enum.StrEnum):
-    """The state of one execution of a job."""
+    """The state of one execution of a job: pending → running ⇄ paused → one of the others."""
 
+    PENDING = "pending"  # stored; no worker has accepted an assignment of it yet
     RUNNING = "running"
     PAUSED = "paused"  # nothing is dispatched; results in flight are committed
     COMPLETED = "completed"  # no pending request is left
+    FAILED = "failed"  # ended, and its reason says why it is worth nothing (store.rules.verdict)
     CANCELLED = "cancelled"  # ended by a person; results in flight are dropped
     DELETED = "deleted"  # ended, and its rows are being removed
 
     @property
     def ended(self) -> bool:
-        return self in (RunState.COMPLETED, RunState.CANCELLED, RunState.DELETED)
+        return self not in (RunState.PENDING, RunState.RUNNING, RunState.PAUSED)
+
+
+class JobState(enum.StrEnum):
+    """The state of a job, which is a definition and lives without a run."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"  # its schedule starts nothing; runs are not affected
+    ARCHIVED = "archived"  # hidden, and its schedule starts nothing
+    DELETED = "deleted"  # its name is free; the row stays until its runs are removed
+
+
+class RunCause(enum.StrEnum):
+    """Why a run was started."""
+
+    SUBMITTED = "submitted"  # by a client
+    CRON = "cron"  # its due time came, by any key of [schedule]
+    DEPENDENCY = "dependency"  # runs of the jobs that it waits for ended
+    RETRY = "retry"  # a person started a failed run anew
+    CATCH_UP = "catch-up"  # a due time that passed while nobody led
 
 
 class NodeState(enum.StrEnum):

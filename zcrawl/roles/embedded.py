@@ -213,7 +213,7 @@ class EmbeddedCluster:
     async def _pause(self) -> None:
         """Pause old runs. No worker is connected yet, so nothing of them was dispatched."""
         for row in self.snapshot().runs:
-            if row.state == RunState.RUNNING:
+            if row.state in (RunState.PENDING, RunState.RUNNING):
                 args = {"ref": str(row.job), "action": "pause", "run": row.run}
                 with contextlib.suppress(RefusedError):  # it has ended meanwhile
                     await self.ask("act", args)

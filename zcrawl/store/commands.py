@@ -14,8 +14,23 @@ from zcrawl.mesh.messages import PageRecord, Traits
 from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow, StoredRobots
-from zcrawl.model.states import Disposition, Kept, RequestState, RunState
+from zcrawl.model.rows import (
+    DefinitionRow,
+    HostRow,
+    LaneCount,
+    NewLink,
+    QueuedRow,
+    RunRow,
+    StoredRobots,
+)
+from zcrawl.model.states import (
+    Disposition,
+    JobState,
+    Kept,
+    RequestState,
+    RunCause,
+    RunState,
+)
 from zcrawl.store.output_pieces import Progress
 
 
@@ -157,6 +172,15 @@ class RetryRow(msgspec.Struct, frozen=True):
     after: int  # requests up to this number have been handled
 
 
+class StartFacts(msgspec.Struct, frozen=True):
+    """What a new run stores about its start."""
+
+    cause: RunCause = RunCause.SUBMITTED
+    due_at: float | None = None
+    params: bytes = b""  # JSON
+    chain: int = 0
+
+
 class SubmitJob(msgspec.Struct, frozen=True):
     """Store a job and start a run. The reply is stored under `request`, so a repeat is harmless."""
 
@@ -173,18 +197,22 @@ class SubmitJob(msgspec.Struct, frozen=True):
     by: str = ""  # who asked, and through which master
     via: str = ""
     canonical: int = 1  # version of the canonical form by which the keys of `seeds` are made
+    start: bool = True  # False: only store the spec
+    start_facts: StartFacts = StartFacts()
+    cancels: tuple[int, ...] = ()  # live runs that are cancelled in the same transaction
 
 
 class Submitted(msgspec.Struct, frozen=True):
     """Outcome of SubmitJob and AddSeeds. `refused` is the reason why nothing was stored."""
 
     job: int
-    run: int
+    run: int  # 0: none was started
     refused: str  # "", name_exists, no_such_job, run_ended
     admitted: list[QueuedRow]
     hosts: list[HostRow]
     row: RunRow | None
     repeated: bool = False  # this request id was answered before
+    cancelled: list[RunRow] = []
 
 
 class AddSeeds(msgspec.Struct, frozen=True):
@@ -219,7 +247,7 @@ class KnownAdmitted(msgspec.Struct, frozen=True):
 
 class ChangeRun(msgspec.Struct, frozen=True):
     """Pause, resume or end a run by changing one row. Queued rows of an ended run count as skipped.
-    `others` are changed in the same transaction, so that a job is deleted as a whole."""
+    `others` are changed in the same transaction: all live runs of a job."""
 
     epoch: int
     request: str
@@ -229,6 +257,38 @@ class ChangeRun(msgspec.Struct, frozen=True):
     now: float
     client_action: ClientAction | None = None  # the client's request, stored with its answer
     others: tuple[int, ...] = ()
+
+
+class BeginRuns(msgspec.Struct, frozen=True):
+    """Let pending runs run: a worker has accepted an assignment of each. Others do not change."""
+
+    epoch: int
+    runs: tuple[int, ...]
+    now: float
+
+
+class RunsBegun(msgspec.Struct, frozen=True):
+    rows: list[RunRow]  # of those that exist
+
+
+class ChangeJob(msgspec.Struct, frozen=True):
+    """Change the state of a job. DELETED also deletes all its runs and frees its name."""
+
+    epoch: int
+    request: str
+    job: int
+    state: JobState
+    now: float
+    client_action: ClientAction | None = None
+
+
+class JobChanged(msgspec.Struct, frozen=True):
+    """Outcome of ChangeJob. `refused`: no_such_job."""
+
+    refused: str
+    row: DefinitionRow | None
+    runs: list[RunRow] = []  # that it has deleted
+    reply: bytes = b""  # that was given before: nothing was done
 
 
 class TuneRun(msgspec.Struct, frozen=True):
@@ -420,6 +480,8 @@ LeaderCommand: TypeAlias = (
     | AddSeeds
     | AdmitKnown
     | ChangeRun
+    | BeginRuns
+    | ChangeJob
     | TuneRun
     | SetDrain
     | SetWish
@@ -440,6 +502,8 @@ CommandOutcome: TypeAlias = (
     | Submitted
     | KnownAdmitted
     | RunChanged
+    | RunsBegun
+    | JobChanged
     | DrainSet
     | WishSet
     | Swept

@@ -11,8 +11,15 @@ from typing import Final, TypeAlias
 import msgspec
 
 from zcrawl.model.history import HistoryPoint
-from zcrawl.model.rows import KnownRow, LaneWant, Refilled, RunRow
-from zcrawl.model.states import Kept, RequestState
+from zcrawl.model.rows import (
+    DefinitionRow,
+    JobVersion,
+    KnownRow,
+    LaneWant,
+    Refilled,
+    RunRow,
+)
+from zcrawl.model.states import JobState, Kept, RequestState
 from zcrawl.store.output_pieces import PartsPlace, Progress
 
 
@@ -25,9 +32,24 @@ class ListJobs(msgspec.Struct, frozen=True):
 
 
 class FindJob(msgspec.Struct, frozen=True):
-    """Find a job by id or by name."""
+    """Find a job by id or by name, or the job of a run."""
 
     ref: str
+    run: int | None = None
+
+
+NEWEST: Final = (1 << 63) - 1  # above all ids
+
+
+class ReadRuns(msgspec.Struct, frozen=True):
+    """Read the newest runs below an id, of all jobs; deleted ones are left out."""
+
+    before: int
+    limit: int
+
+
+class RunRows(msgspec.Struct, frozen=True):
+    rows: list[RunRow]  # newest first
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -36,6 +58,35 @@ class JobRow(msgspec.Struct, frozen=True):
     spec: bytes
     created_at: float
     runs: list[RunRow]  # newest first
+    state: JobState = JobState.ACTIVE
+    version: int = 1
+    owner: str = ""
+    updated_at: float = 0.0
+
+
+def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
+    """Return a job with its runs."""
+    return JobRow(
+        job.id,
+        job.name,
+        job.spec,
+        job.created_at,
+        runs,
+        job.state,
+        job.version,
+        job.owner,
+        job.updated_at,
+    )
+
+
+class ReadVersions(msgspec.Struct, frozen=True):
+    """Read the specs that a job has had, oldest first."""
+
+    job: int
+
+
+class JobVersions(msgspec.Struct, frozen=True):
+    rows: list[JobVersion]
 
 
 class JobList(msgspec.Struct, frozen=True):
@@ -86,6 +137,7 @@ class TallyRows(msgspec.Struct, frozen=True):
     filled: dict[str, int] = {}  # by field: how often it had a value,
     empty: dict[str, int] = {}  # had none,
     unread: dict[str, int] = {}  # had one that could not be read
+    workers: dict[str, int] = {}  # by worker: requests of the run that it has ended
     actions: list[ActionRow] = []  # the latest few, newest first
     outputs: list[OutputFact] = []
     examples: list[ExampleRow] = []  # by kind and name
@@ -263,6 +315,8 @@ Query: TypeAlias = (
     | ReadOutputs
     | ReadKnown
     | FindReply
+    | ReadVersions
+    | ReadRuns
     | ReadEpoch
     | ReadHistory
     | ReadFailureGroups
@@ -277,6 +331,8 @@ QueryOutcome: TypeAlias = (
     | Outputs
     | KnownPages
     | FoundReply
+    | JobVersions
+    | RunRows
     | StoredEpoch
     | HistoryPoints
     | FailureGroupRows

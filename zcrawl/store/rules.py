@@ -7,17 +7,18 @@ that the contract suite compares two independent implementations of `ports`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from zcrawl.errors import Fenced, StoreDataError
-from zcrawl.model.reasons.reason import without_detail
+from zcrawl.model.reasons.failure import NO_PAGE_FETCHED, TOO_MANY_FAILED
+from zcrawl.model.reasons.reason import with_detail, without_detail
 from zcrawl.model.reasons.storage import NO_PAGE, RESULT_GAP
 from zcrawl.model.reasons.usage import BAD_SPEC
-from zcrawl.model.rows import RunRow
-from zcrawl.model.spec import UNREADABLE, Duplicates, OutputSpec, Recrawl
+from zcrawl.model.rows import DefinitionRow, RunRow
+from zcrawl.model.spec import FAIL_ABOVE, UNREADABLE, Duplicates, OutputSpec, Recrawl
 from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import Change, SetDrain
 from zcrawl.submit.outputs import targets
@@ -26,6 +27,7 @@ from zcrawl.submit.read import file_stem
 MAX_COOKIE_BYTES: Final = 60_000  # of a run; fits a BLOB of every database
 MOST_ACTIONS = 5  # actions of a run that are shown
 SEEDING = "add_seeds"  # a part of a submission, so it is not shown as an action
+WORKER: Final = "worker"  # the kind of the tallies that count a worker's share of a run
 # Limits of the stored examples of a run: requests per reason, and reasons per kind (failed,
 # skipped, rejected).
 MOST_EXAMPLES = 20
@@ -41,6 +43,7 @@ class _Scope(msgspec.Struct):
 class _Spec(msgspec.Struct):
     """The only parts of a job spec that the store itself reads."""
 
+    fail_above: float = FAIL_ABOVE
     scope: _Scope = msgspec.field(default_factory=_Scope)
     output: OutputSpec = OutputSpec()
     recrawl: Recrawl = Recrawl()
@@ -107,6 +110,40 @@ def outputs_of(
     return [(path.replace("{run}", str(run)), format) for path, format in formats.items()]
 
 
+MISSING_STATUSES: Final = frozenset({404, 410})  # they say nothing about the crawl's health
+
+
+@functools.lru_cache(maxsize=64)
+def fail_above_of(spec: bytes) -> float:
+    """Return the share of failed requests above which a run has failed."""
+    return _stored(spec).fail_above
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What the end of a run is judged by."""
+
+    done: int
+    failed: int
+    missing: int  # of `failed`
+    skipped: int
+    remembers: bool  # pages of earlier runs may not be due, which is no failure
+
+
+def verdict(spec: bytes, counted: Counted, reason: str) -> tuple[RunState, str]:
+    """Return how a run ends that has nothing left to do, or has enough: completed or failed.
+
+    Judged once, at the end. `reason` is that of a completed run."""
+    done, failed = counted.done, counted.failed
+    if done == 0 and (failed or (counted.skipped and not counted.remembers)):
+        text = f"{failed} failed, {counted.skipped} were skipped, none was fetched"
+        return RunState.FAILED, with_detail(NO_PAGE_FETCHED, text)
+    broken, limit = failed - counted.missing, fail_above_of(spec)
+    if broken > 0 and broken / (done + broken) > limit:
+        text = f"{broken} of {done + broken}; fail_above is {limit:g}"
+        return RunState.FAILED, with_detail(TOO_MANY_FAILED, text)
+    return RunState.COMPLETED, reason
+
+
 def skip_reason(state: RunState, reason: str) -> str:
     """Return the reason of the queued rows of an ended run: its code without the detail
     (`bad_spec: …`)."""
@@ -116,6 +153,12 @@ def skip_reason(state: RunState, reason: str) -> str:
 def run_reply(row: RunRow, changed: int) -> dict[str, Any]:
     """Return the answer to an action on a run; a repeated request gets the same answer."""
     return {"job": row.job, "run": row.id, "state": str(row.state), "changed": changed}
+
+
+def job_reply(job: DefinitionRow, runs: Sequence[RunRow], changed: int) -> dict[str, Any]:
+    """Return the answer to an action on a job itself, with the runs that it has deleted."""
+    newest = max((run.id for run in runs), default=None)
+    return {"job": job.id, "run": newest, "state": str(job.state), "changed": changed}
 
 
 def drain_reply(command: SetDrain, changed: bool) -> bytes:

@@ -17,6 +17,7 @@ import msgspec
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.pace import parse_hours
 from zcrawl.frontier.scope import validate_scope
+from zcrawl.model.formats import FORMATS, is_capture
 from zcrawl.model.reasons.usage import JOB_TOO_LARGE, UNKNOWN_KEY
 from zcrawl.model.spec import (
     CRAWL,
@@ -120,6 +121,28 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     check_outputs(spec.output)
     check_recrawl(spec.recrawl, spec.kind == CRAWL)
     check_duplicates(spec.duplicates)
+    check_run_rules(spec)
+
+
+def check_run_rules(spec: JobSpec) -> None:
+    """Check when a run fails, and which runs are kept."""
+    if not (math.isfinite(spec.fail_above) and 0 <= spec.fail_above <= 1):
+        raise JobError(f"fail_above is {spec.fail_above}; it is a share, from 0 to 1")
+    _at_least(0, "max_runtime", spec.max_runtime)
+    retention = spec.retention
+    _at_least(1, "retention.keep_runs", retention.keep_runs)
+    _at_least(0, "retention.keep_days", retention.keep_days, most=36_600)
+    formats = [name for name in FORMATS if not is_capture(name)]
+    if retention.archive_format not in formats:
+        raise JobError(
+            f"retention.archive_format is {retention.archive_format!r}; use one of "
+            f"{', '.join(formats)}"
+        )
+    if retention.archive and retention.keep_runs is None and retention.keep_days is None:
+        raise JobError(
+            "retention.archive is used when runs are removed; set retention.keep_runs or "
+            "retention.keep_days, or remove it"
+        )
 
 
 def _check_size(spec: JobSpec) -> None:

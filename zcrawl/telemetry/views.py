@@ -8,6 +8,7 @@ no cluster runs. Pure. docs/commands.md defines each key.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,11 +16,12 @@ import msgspec
 from zcrawl.dispatch.in_flight import NONE, InFlight
 from zcrawl.errors import RefusedError
 from zcrawl.model.reasons.cluster import NO_SUCH_RUN
-from zcrawl.model.rows import RunRow
+from zcrawl.model.rows import JobVersion, RunRow
 from zcrawl.model.snapshot import RunView
 from zcrawl.model.spec import UNREADABLE
-from zcrawl.model.states import RunState
+from zcrawl.model.states import JobState, RunState
 from zcrawl.store.queries import JobRow, OutputFact, TallyRows
+from zcrawl.submit.differences import changes
 from zcrawl.submit.tags import is_tagged, tags_of
 
 MAX_IN_FLIGHT_URLS: Final = 50
@@ -60,7 +62,7 @@ class LiveRun(msgspec.Struct, frozen=True):
 
 def chosen_run(job: JobRow, run: int | None = None) -> RunRow:
     """Return the run of that number, or the newest. Deleted runs only wait to be swept."""
-    runs = _present_runs(job)
+    runs = present_runs(job)
     if run is None and runs:
         return runs[0]
     for row in runs:
@@ -74,11 +76,25 @@ def chosen_run(job: JobRow, run: int | None = None) -> RunRow:
 
 def newest_run(job: JobRow) -> RunRow | None:
     """Return the run that a job's view shows; None: the job has no run."""
-    return next(iter(_present_runs(job) or job.runs), None)
+    return next(iter(present_runs(job) or job.runs), None)
 
 
-def _present_runs(job: JobRow) -> list[RunRow]:
+def present_runs(job: JobRow) -> list[RunRow]:
+    """Return the runs that are not deleted, newest first."""
     return [row for row in job.runs if row.state is not RunState.DELETED]
+
+
+def live_runs(job: JobRow) -> list[RunRow]:
+    """Return the runs that have not ended, newest first."""
+    return [row for row in job.runs if not row.state.ended]
+
+
+def would_change(run: RunRow, target: RunState) -> bool:
+    """Return whether an action with this target changes a run. Resuming lets a run go on that is
+    paused, and changes no other."""
+    if target is RunState.RUNNING:
+        return run.state is RunState.PAUSED
+    return run.state is not target
 
 
 def job_view(
@@ -94,7 +110,7 @@ def job_view(
     tallies = tallies or TallyRows(statuses={}, failed={}, skipped={})
     shown = run or newest_run(job)
     spec = shown.spec if shown else job.spec  # that of a run may have been tuned
-    listed = _present_runs(job) or job.runs
+    listed = present_runs(job) or job.runs
     counts = _run_fields(shown, live.in_flight, now) if shown else _no_run(job)
     waits = bool(live.waiting) and not counts["reason"]
     if waits:
@@ -105,6 +121,13 @@ def job_view(
         "tags": list(tags_of(spec)),
         "percent": percent(shown) if shown else 0.0,
         "created_at": iso(job.created_at),
+        "updated_at": iso(job.updated_at),
+        "job_state": str(job.state),
+        "version": job.version,
+        "owner": job.owner,
+        "cause": str(shown.cause) if shown else "",
+        "due_at": iso(shown.due_at or 0.0) if shown else None,
+        "shares": by_count(tallies.workers),
         "started_at": iso(shown.started_at) if shown else None,
         "ended_at": iso(shown.ended_at) if shown else None,
         "spec": _shown(spec),
@@ -168,8 +191,45 @@ def fields_view(tallies: TallyRows) -> dict[str, dict[str, float]]:
 
 def is_visible(job: JobRow, tag: str = "") -> bool:
     """Return whether a job is shown: it is not deleted, and has the tag if one is given."""
-    exists = not job.runs or any(run.state is not RunState.DELETED for run in job.runs)
+    exists = job.state is not JobState.DELETED
     return exists and (not tag or is_tagged(tags_of(_spec_of(job)), tag))
+
+
+def is_listed(job: JobRow, tag: str = "", *, archived: bool = False) -> bool:
+    """Return whether a list of jobs has the job: archived ones are hidden unless wanted."""
+    return is_visible(job, tag) and (archived or job.state is not JobState.ARCHIVED)
+
+
+def run_listed(run: RunRow, live: LiveRun, now: float) -> dict[str, Any]:
+    """Return the view of a run in a list of runs."""
+    view = _run_fields(run, live.in_flight, now)
+    return {
+        **view,
+        "reason": view["reason"] or live.waiting,
+        "cause": str(run.cause),
+        "version": run.version,
+        "due_at": iso(run.due_at or 0.0),
+        "created_at": iso(run.created_at),
+        "started_at": iso(run.started_at),
+        "ended_at": iso(run.ended_at),
+    }
+
+
+def versions_view(job: JobRow, versions: Sequence[JobVersion]) -> list[dict[str, Any]]:
+    """Return the versions of a job's spec, newest first, each with what it changed."""
+    if not versions:  # made before versions were kept
+        versions = [JobVersion(job.version, job.spec, job.created_at, job.owner)]
+    views = []
+    for before, version in zip([None, *versions], versions, strict=False):
+        views.append(
+            {
+                "version": version.version,
+                "at": iso(version.created_at),
+                "author": version.author,
+                "changes": changes(before.spec, version.spec) if before is not None else [],
+            }
+        )
+    return views[::-1]
 
 
 def run_view(run: RunRow, in_flight: InFlight, now: float) -> RunView:
@@ -252,7 +312,7 @@ def iso(at: float) -> str | None:
 
 
 def _no_run(job: JobRow) -> dict[str, Any]:
-    """Return the view of a job whose runs are all deleted."""
+    """Return the view of a job without a run."""
     counts = dict.fromkeys(
         (
             *("pages", "unchanged", "items", "failed", "skipped", "queued", "in_flight"),
@@ -264,7 +324,7 @@ def _no_run(job: JobRow) -> dict[str, Any]:
         "job": job.id,
         "run": None,
         "name": job.name,
-        "state": str(RunState.DELETED),
+        "state": str(job.state),
         "reason": "",
         **counts,
         "seconds": 0.0,

@@ -42,13 +42,14 @@ def test_an_older_run_can_be_acted_on(action: str, state: str) -> None:
     assert reply.ok
     assert (reply.data["run"], reply.data["changed"]) == (1, 1)
     assert states(story).get(1, RunState.DELETED) is RunState(state)  # deleted ones are swept
-    assert states(story)[2] is RunState.RUNNING
+    assert states(story)[2] is RunState.PENDING
 
 
-def test_without_a_number_the_newest_run_is_meant_and_all_runs_by_delete() -> None:
-    """As before there was a number."""
+def test_without_a_number_all_live_runs_are_meant_and_all_runs_by_delete() -> None:
+    """An older run that is live is paused, too; delete ends the job with all its runs."""
     story = two_runs()
-    assert ask(story, "act", ref="job", action="pause").data["run"] == 2
+    assert ask(story, "act", ref="job", action="pause").data["changed"] == 2
+    assert set(states(story).values()) == {RunState.PAUSED}
     assert ask(story, "act", ref="job", action="delete").data["changed"] == 2
     assert set(states(story).values()) <= {RunState.DELETED}
 

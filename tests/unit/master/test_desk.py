@@ -12,7 +12,7 @@ from zcrawl.errors import RetryClass
 from zcrawl.master.desk.seeds import MOST_SEEDS, MOST_TEXT
 from zcrawl.mesh.messages import Reply
 from zcrawl.model.states import Outcome, RunState
-from zcrawl.store.commands import AddSeeds, ChangeRun, RetryDead, SubmitJob
+from zcrawl.store.commands import AddSeeds, ChangeJob, ChangeRun, RetryDead, SubmitJob
 from zcrawl.store.queries import FindJob
 from zcrawl.submit.code import code_of
 from zcrawl.testing.store.store import Fault
@@ -292,7 +292,7 @@ def test_a_client_that_asks_again_meanwhile_gets_the_one_answer() -> None:
     story = LeaderStory().elect()
     for _ in range(3):
         assert ask(story, "submit", **SUBMIT).ok
-    story.hold = lambda what: isinstance(what, ChangeRun | FindJob)
+    story.hold = lambda what: isinstance(what, ChangeJob | FindJob)
     story.ask("act", "one", b"first", ref="job", action="delete")
     story.held, [lookup] = [], story.held
     story.run(lookup)

@@ -77,7 +77,7 @@ def test_by_job_there_is_a_row_for_each_run_and_its_tags() -> None:
     assert {name: row["queued"] for name, row in rows.items()} == {"a": 6, "b": 3, "c": 5}
     assert rows["a"]["tags"] == ["shop", "daily"]
     assert rows["c"]["tags"] == []
-    assert (rows["a"]["hosts"], rows["a"]["state"]) == (2, "running")
+    assert (rows["a"]["hosts"], rows["a"]["state"]) == (2, "pending")
 
 
 @pytest.mark.parametrize(

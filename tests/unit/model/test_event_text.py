@@ -13,7 +13,7 @@ import zcrawl
 from zcrawl.mesh.border import Refusal
 from zcrawl.model.event_text import EVENT_TEXTS, FAMILY_TEXTS, event_text
 from zcrawl.model.log_event import declared_events
-from zcrawl.model.states import RunState
+from zcrawl.model.states import JobState, RunState
 from zcrawl.runtime.loop import in_full
 
 ROOT = Path(zcrawl.__file__).parent
@@ -52,6 +52,7 @@ def event_names() -> set[str]:
     """The names that calls have as a text or as a constant, and those that are declared."""
     names = set(declared_events()) | {refusal.value for refusal in Refusal}
     names |= {f"run_{state}" for state in RunState} | {"run_tuned"}
+    names |= {f"job_{state}" for state in JobState}
     for module, expression in logged():
         parts = [expression]
         if isinstance(expression, ast.IfExp):
@@ -88,7 +89,7 @@ def test_families_begin_as_the_names_that_are_put_together() -> None:
         if isinstance(expression, ast.JoinedStr | ast.Call)
     }
     families = {"store_event(error.code)", "commit_event(error.code)"}
-    assert made == families | {"f'output_{code}'", "f'run_{what}'"}
+    assert made == families | {"f'output_{code}'", "f'run_{what}'", "f'job_{state}'"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ TABLES = {
     "history",
     "hosts",
     "items",
+    "job_versions",
     "jobs",
     "known_pages",
     "leaders",
@@ -38,6 +39,7 @@ INDEXES = {
     "knownpage_job_url_key",
     "request_run_url_key",
     "run_job",
+    "run_job_due_at",
 }
 
 

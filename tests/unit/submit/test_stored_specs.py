@@ -67,9 +67,9 @@ def test_a_stored_spec_that_is_refused_ends_its_run_and_nothing_else(
     second.join()
     second.tick()
     bad, good = store.runs()
-    assert (str(bad.state), bad.reason.partition(":")[0]) == ("cancelled", code)
+    assert (str(bad.state), bad.reason.partition(":")[0]) == ("failed", code)
     assert len(bad.reason) <= 255
-    assert str(good.state) == "running"
+    assert str(good.state) == "pending"
     assert {assignment.run for assignment in second.assigned()} == {good.id}
     for _ in range(5):
         second.tick()
@@ -116,7 +116,7 @@ def test_ending_a_refused_run_is_tried_until_it_is_stored() -> None:
     second.wait(20)
     assert not failures
     (run,) = store.runs()
-    assert (str(run.state), run.reason[:14]) == ("cancelled", "bad_expression")
+    assert (str(run.state), run.reason[:14]) == ("failed", "bad_expression")
     assert second.leader.state.runs.refused == {}
 
 
@@ -157,7 +157,7 @@ def test_a_stored_spider_waits_while_the_right_is_withdrawn() -> None:
     assert closed.bodies(Code) == []
     reply = closed.ask("job", ref="spider")
     assert reply is not None
-    assert reply.data["state"] == "running"
+    assert reply.data["state"] == "pending"
     assert reply.data["reason"].startswith("code_not_allowed: ")
     reply = closed.ask("hosts")
     assert reply is not None

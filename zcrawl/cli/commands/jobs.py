@@ -1,7 +1,7 @@
 """`zcrawl jobs` and `job` show jobs; `pause`, `resume`, `cancel`, `delete` and `retry` change them.
 
-All take a job's id or name, and apply to its newest run, or to that of `--run`. `pause`, `resume`
-and `cancel` accept a tag instead, and apply to all active jobs with this tag.
+All take a job's id or name. `pause`, `resume` and `cancel` apply to all its live runs, or to that
+of `--run`; they accept a tag instead, and apply to all active jobs with this tag.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ MOST_EXAMPLES = 10  # of each kind; --json has all
 
 @click.command("jobs", cls=Command)
 @click.option("--tag", default="", metavar="NAME", help="Only jobs that have this tag.")
+@click.option("--archived", is_flag=True, help="Also jobs that are archived.")
 @common
-def jobs_command(settings: Settings, tag: str) -> int:
+def jobs_command(settings: Settings, tag: str, archived: bool) -> int:
     """List all jobs."""
     from zcrawl.cli import connect, output
     from zcrawl.runtime.loop import run_async
 
-    reply = run_async(connect.jobs(settings, tag))
+    reply = run_async(connect.jobs(settings, tag, archived=archived))
     views = reply["jobs"]
     output.note_if(connect.stale_note(reply))
     if settings.json:
@@ -81,11 +82,18 @@ def _tags(view: dict[str, Any]) -> str:
 @common
 def job_command(settings: Settings, ref: str, run: int | None) -> int:
     """Show one job."""
-    from zcrawl.cli import connect, output
-    from zcrawl.cli.commands.submit import with_remedy
+    from zcrawl.cli import connect
     from zcrawl.runtime.loop import run_async
 
-    view = run_async(connect.job(settings, ref, run))
+    return show_job(settings, run_async(connect.job(settings, ref, run)))
+
+
+def show_job(settings: Settings, view: dict[str, Any]) -> int:
+    """Print the view of a job and one of its runs; return 1 if that run failed."""
+    from zcrawl.cli import connect, output
+    from zcrawl.cli.commands.submit import with_remedy
+    from zcrawl.model.states import RunState
+
     output.note_if(connect.stale_note(view))
     if settings.json:
         output.print_json(view)
@@ -93,7 +101,7 @@ def job_command(settings: Settings, ref: str, run: int | None) -> int:
         output.fields(readable({**view, "reason": with_remedy(view)}))
         if view["state"] == connect.STOPPED:
             output.note(f"nobody runs it now; go on with: {resume_hint(settings.data)}")
-    return 0
+    return int(view["state"] == RunState.FAILED)
 
 
 def resume_hint(data: Path) -> str:
@@ -110,6 +118,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
     spec = view["spec"]
     lines: dict[str, object] = {
         "job": f"{view['job']} {view['name']}",
+        "version": _version_text(view),
         "tags": _tags(view),
         "run": view["run"],
         "state": view["state"] + (f" ({view['reason']})" if view["reason"] else ""),
@@ -134,6 +143,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "ended": view["ended_at"],
         "seconds": output.seconds(view["seconds"]),
         "workers": ", ".join(view["workers"]),
+        "done by": output.counts(view.get("shares", {})),
         "seeds": ", ".join(spec.get("seeds", ())[:5]),
     }
     for n, written in enumerate(view.get("outputs", ()), 1):
@@ -156,6 +166,16 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         ]
         lines["runs"] = "; ".join(runs)
     return {name: value for name, value in lines.items() if value not in ("", None)}
+
+
+def _version_text(view: dict[str, Any]) -> str:
+    """The version of the spec, and what is special about the job; a master of an older version
+    sends none of it."""
+    if "version" not in view:
+        return ""
+    owner = f", owner {view['owner']}" if view["owner"] else ""
+    state = "" if view["job_state"] == "active" else f", {view['job_state']}"
+    return f"{view['version']}{owner}{state}"
 
 
 def in_flight_text(view: dict[str, Any]) -> str:
@@ -259,9 +279,10 @@ def _act_tagged(settings: Settings, tag: str, action: str) -> int:
 @run_option
 @common
 def pause_command(settings: Settings, ref: str, tag: str, run: int | None) -> int:
-    """Stop fetching for a job until it is resumed.
+    """Stop fetching for all live runs of a job until it is resumed.
 
-    Requests in flight are finished and their results are kept.
+    Requests in flight are finished and their results are kept. A schedule still starts runs;
+    `zcrawl schedule pause` stops that.
     """
     return _act_on(settings, ref, tag, run, "pause")
 
@@ -281,7 +302,7 @@ def resume_command(settings: Settings, ref: str, tag: str, run: int | None) -> i
 @click.option("--offline", is_flag=True, help="Change the database directly, if no leader answers.")
 @common
 def cancel_command(settings: Settings, ref: str, tag: str, run: int | None, offline: bool) -> int:
-    """End a job's run, and keep its items and pages.
+    """End a job's runs, and keep their items and pages.
 
     Results of requests in flight are dropped. Queued URLs count as skipped: cancelled.
     --offline uses no master: it writes directly to the database of the data folder or of the

@@ -43,6 +43,8 @@ LACK_S: Final = 3.0  # time for workers to report that they cannot do a job
 )
 @click.option("--update", is_flag=True, help="Replace the spec of a stored job and run it.")
 @click.option("--again", is_flag=True, help="Run a stored job again, unchanged.")
+@click.option("--no-run", is_flag=True, help="Only store the job.")
+@click.option("--restart", is_flag=True, help="Cancel the live runs of the job, and start anew.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; print its summary.")
 @spec_options
 @common
@@ -53,6 +55,8 @@ def submit_command(
     out: str | None,
     update: bool,
     again: bool,
+    no_run: bool,
+    restart: bool,
     wait: bool,
     changes: dict[str, Any],
 ) -> int:
@@ -67,6 +71,10 @@ def submit_command(
             "--update and --again cannot be used together: --update brings a new spec, --again "
             "runs the stored one"
         )
+    if no_run and (wait or restart or again):
+        raise UsageError("--no-run starts no run, so --wait, --restart and --again make no sense")
+    if restart and not (update or again):
+        raise UsageError("--restart needs --update (a new spec) or --again (the stored one)")
     if out == "-":
         raise UsageError(
             "--out - is for `zcrawl crawl`; `zcrawl export ID` prints the items of a job"
@@ -89,7 +97,9 @@ def submit_command(
     mode = "update" if update else "again" if again else "new"
     from zcrawl.runtime.loop import run_async
 
-    return run_async(_submit(settings, submission, mode, to, wait))
+    args = submission.args(mode, to)
+    args |= {key: True for key, given in (("no_run", no_run), ("restart", restart)) if given}
+    return run_async(_submit(settings, submission, args, to, wait))
 
 
 def with_remedy(view: Mapping[str, Any]) -> str:
@@ -148,7 +158,7 @@ async def _lack(ask: Ask, job: int, run: int) -> str:
 async def _submit(
     settings: Settings,
     submission: Submission,
-    mode: str,
+    args: dict[str, Any],
     to: tuple[str, str] | None,
     wait: bool,
 ) -> int:
@@ -161,10 +171,15 @@ async def _submit(
     from zcrawl.telemetry.views import REASON_KEYS, summary
 
     async with connect.running(settings) as ask:
-        reply = await ask("submit", submission.args(mode, to))
+        reply = await ask("submit", args)
         output.note_if(advice(submission.spec))
         if not settings.json:
             output.data(str(reply["job"]))
+        if not reply["run"]:
+            output.note_if("" if settings.json else f"job {reply['job']} is stored")
+            if settings.json:
+                output.print_json({"job": reply["job"], "run": None})
+            return 0
         if submission.more:
             await send_seeds(ask, reply["run"], submission)
         if not wait and (submission.stored or needs_more(submission.spec)):

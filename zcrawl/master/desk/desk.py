@@ -42,14 +42,16 @@ from zcrawl.model.reasons.usage import NO_SEEDS
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.model.reasons.waiting import PAUSED_BY_REQUEST
 from zcrawl.model.spec import JobSpec
-from zcrawl.model.states import RunState
+from zcrawl.model.states import JobState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
+    ChangeJob,
     ChangeRun,
     ClientAction,
     Command,
     CommandOutcome,
     DrainSet,
+    JobChanged,
     Loaded,
     Retried,
     RetryDead,
@@ -66,6 +68,7 @@ from zcrawl.store.queries import (
     FindReply,
     FoundReply,
     JobList,
+    JobRow,
     Query,
     QueryOutcome,
 )
@@ -76,7 +79,7 @@ from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.read import to_json
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import spec_from_dict
-from zcrawl.telemetry.views import chosen_run, is_visible
+from zcrawl.telemetry.views import chosen_run, is_visible, live_runs, present_runs, would_change
 
 ACTIONS = {
     "pause": (RunState.PAUSED, PAUSED_BY_REQUEST),
@@ -84,6 +87,7 @@ ACTIONS = {
     "cancel": (RunState.CANCELLED, CANCELLED),
     "delete": (RunState.DELETED, DELETED),
 }
+JOB_STATES = {"active": JobState.ACTIVE, "paused": JobState.PAUSED, "archived": JobState.ARCHIVED}
 
 
 class Desk:
@@ -231,8 +235,14 @@ class Desk:
             by=pending.request.by,
             via=pending.request.via or self._state.me,
             canonical=rules.version,
+            start=not args.get("no_run"),
+            cancels=self._live_runs(spec.name) if args.get("restart") else (),
         )
         effects.append(Execute(command))
+
+    def _live_runs(self, name: str) -> tuple[int, ...]:
+        active = self._state.runs.active
+        return tuple(run for run in active if active[run].row.name == name)
 
     def add_seeds(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         args = pending.args
@@ -260,6 +270,8 @@ class Desk:
         if done.refused:
             self._refuse(pending, replies.refusal(done.refused, done.job, done.run), effects)
             return False
+        for cancelled in done.cancelled:
+            self._state.put_run(cancelled, now, effects)
         if done.row is not None and not (done.repeated and done.row.state.ended):
             # Also a repeated one: its client may add seeds before the reload has read the run.
             self._state.put_run(done.row, now, effects)
@@ -279,6 +291,10 @@ class Desk:
         job = reads.the_job(job_list, pending.request)
         action = pending.args.text("action")
         run_number = reads.wanted_run(pending.args)
+        if action == "delete" and run_number is None:
+            pending.count = len(present_runs(job)) or 1
+            self._change_job(pending, job, JobState.DELETED, now, effects)
+            return
         run = chosen_run(job, run_number)
         if action in ("retry", "resume"):
             check_right(run.spec, self._state.allow_code)
@@ -289,8 +305,9 @@ class Desk:
                 effects.append(Execute(retry))
         elif action in ACTIONS:
             state, reason = ACTIONS[action]
-            runs = job.runs if action == "delete" and run_number is None else [run]
-            pending.count = sum(row.state is not state for row in runs)
+            runs = live_runs(job) if run_number is None else [run]
+            run = runs[0] if runs else run  # none is live: the store refuses, or has nothing to do
+            pending.count = sum(would_change(row, state) for row in runs or [run])
             others = tuple(row.id for row in runs if row is not run)
             client_action, epoch = self._client_action(pending, now), self._state.epoch
             id = pending.request.id
@@ -300,6 +317,46 @@ class Desk:
             effects.append(Execute(change))
         else:
             raise RefusedError(f"unknown action {action!r}", code=BAD_REQUEST)
+
+    def change_job(
+        self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
+    ) -> None:
+        """Pause, activate or archive a job; its runs go on."""
+        job, name = reads.the_job(job_list, pending.request), pending.args.text("state")
+        if name not in JOB_STATES:
+            raise RefusedError(f"unknown state {name!r}", code=BAD_REQUEST)
+        pending.count = int(job.state is not JOB_STATES[name])
+        self._change_job(pending, job, JOB_STATES[name], now, effects)
+
+    def _change_job(
+        self, pending: Pending, job: JobRow, state: JobState, now: float, effects: MasterEffects
+    ) -> None:
+        client_action = self._client_action(pending, now)
+        effects.append(
+            Execute(
+                ChangeJob(
+                    self._state.epoch,
+                    pending.request.id,
+                    job.id,
+                    state,
+                    client_action.at,
+                    client_action,
+                )
+            )
+        )
+
+    def _job_changed(
+        self, pending: Pending, done: JobChanged, now: float, effects: MasterEffects
+    ) -> None:
+        for changed in done.runs:
+            self._state.put_run(changed, now, effects)
+        if done.row is None:
+            self._refuse(pending, replies.refusal(done.refused, 0, 0), effects)
+            return
+        sentence = idempotency.deed(pending.request, done.row.name)
+        state = done.row.state
+        effects.append(Note(f"job_{state}", sentence))
+        self._reply(pending, msgspec.json.decode(done.reply), effects)
 
     def _changed(
         self, pending: Pending, done: RunChanged, now: float, effects: MasterEffects
@@ -428,6 +485,8 @@ class Desk:
                 return self._submitted(pending, outcome, now, effects)
             case ChangeRun() | TuneRun(), RunChanged():
                 self._changed(pending, outcome, now, effects)
+            case ChangeJob(), JobChanged():
+                self._job_changed(pending, outcome, now, effects)
             case RetryDead(), Retried():
                 self._retried(pending, command, outcome, now, effects)
             case SetDrain(), DrainSet():

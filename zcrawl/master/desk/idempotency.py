@@ -55,6 +55,7 @@ _DONE: Final = {
     "retry": "retried failed URLs of",
     "tune": "changed the rate limit of",
     "submit": "submitted",
+    "change_job": "changed the state of",
 }
 
 

@@ -87,11 +87,13 @@ declare(
     Argument("seeding", Type.FLAG, about="more seeds follow"),
     Argument("output", Type.LIST, about="path, format"),
     Argument("ref", Type.TEXT, about="with again: id or name of the job"),
+    Argument("no_run", Type.FLAG, about="only store the spec"),
+    Argument("restart", Type.FLAG, about="cancel the live runs of the job and start anew"),
     Argument("opened", Type.LIST, about="only from the process of the master itself"),
     right=Right.OPERATOR,
     repeat=Repeat.OWN_COMMAND,
     handler=LeaderAction(lambda desk: desk.submit, lambda desk: desk.submit_again),
-    answer="job, run, admitted",
+    answer="job, run (0: none was started), admitted",
     audited=True,
 )
 declare(
@@ -107,6 +109,7 @@ declare(
 declare(
     "jobs",
     Argument("tag", Type.TEXT, default=""),
+    Argument("archived", Type.FLAG, about="archived jobs too"),
     right=Right.VIEWER,
     repeat=Repeat.READ,
     handler=FromDatabase(lambda reads: reads.list_jobs, lambda reads: reads.jobs_answer),
@@ -120,6 +123,24 @@ declare(
     repeat=Repeat.READ,
     handler=FromDatabase(lambda reads: reads.find_job, lambda reads: reads.job_answer),
     answer="view of the newest run, or of the one named",
+)
+declare(
+    "run",
+    _OF_RUN,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.find_run, lambda reads: reads.run_answer),
+    answer="as job, for this run",
+)
+declare(
+    "runs",
+    Argument("ref", Type.TEXT, default="", about="id or name of a job; else of all jobs"),
+    Argument("before", Type.INTEGER, default=0, about="number of a run; 0: the newest"),
+    _LIMIT,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.read_runs, lambda reads: reads.runs_answer),
+    answer="runs, newest first",
 )
 declare(
     "items",
@@ -162,7 +183,7 @@ declare(
     "act",
     _REF,
     Argument("action", Type.TEXT, required=True, about="pause, resume, cancel, delete, retry"),
-    Argument("run", Type.INTEGER, about="else the newest; delete: all"),
+    Argument("run", Type.INTEGER, about="else all live runs; retry: the newest; delete: the job"),
     Argument("reason", Type.TEXT, default="", about="with retry"),
     Argument("host", Type.INTEGER, default=0, about="id, with retry"),
     right=Right.OPERATOR,
@@ -170,6 +191,24 @@ declare(
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.act),
     answer="job, run, state, changed",
     audited=True,
+)
+declare(
+    "change_job",
+    _REF,
+    Argument("state", Type.TEXT, required=True, about="active, paused, archived"),
+    right=Right.OPERATOR,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.change_job),
+    answer="job, state, changed; runs go on",
+    audited=True,
+)
+declare(
+    "versions",
+    _REF,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.find_job, lambda reads: reads.versions_answer),
+    answer="versions of the spec, newest first: version, at, author, changes",
 )
 declare(
     "tune",

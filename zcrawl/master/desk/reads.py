@@ -19,8 +19,9 @@ from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.model.history import STEPS
-from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_JOB
+from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_JOB, NO_SUCH_RUN
 from zcrawl.store.queries import (
+    NEWEST,
     FailedRow,
     Failures,
     FindItems,
@@ -29,19 +30,32 @@ from zcrawl.store.queries import (
     HistoryPoints,
     JobList,
     JobRow,
+    JobVersions,
     ListJobs,
     Query,
     QueryOutcome,
     ReadFailed,
     ReadHistory,
+    ReadRuns,
+    ReadVersions,
+    RunRows,
     Tallies,
     TallyRows,
 )
 from zcrawl.telemetry.history import MOST_SPAN_S, series, step_of
-from zcrawl.telemetry.views import LiveRun, chosen_run, is_visible, job_view, newest_run
+from zcrawl.telemetry.views import (
+    LiveRun,
+    chosen_run,
+    is_listed,
+    is_visible,
+    job_view,
+    newest_run,
+    present_runs,
+    run_listed,
+    versions_view,
+)
 
 MOST_ROWS = 500
-_NEWEST = (1 << 63) - 1
 Live = Callable[[int], LiveRun | None]
 Answer = dict[str, Any] | Query  # the reply, or the next question
 
@@ -73,7 +87,8 @@ class DatabaseReads:
     ) -> Answer:
         assert isinstance(outcome, JobList)
         tag = pending.args.text("tag")
-        visible = [job for job in outcome.jobs if is_visible(job, tag)]
+        archived = bool(pending.args.get("archived"))
+        visible = [job for job in outcome.jobs if is_listed(job, tag, archived=archived)]
         return {"jobs": [_listed(job, live, utc) for job in visible]}
 
     def find_job(self, args: Arguments) -> Query:
@@ -86,13 +101,49 @@ class DatabaseReads:
         assert isinstance(outcome, JobList)
         job = the_job(outcome, pending.request)
         run = wanted_run(pending.args)
-        if not job.runs and run is None:
+        if not present_runs(job) and run is None:
             return job_view(job, None, None, utc)
         pending.job, pending.run = job, chosen_run(job, run)
         return Tallies(pending.run.id)
 
+    def find_run(self, args: Arguments) -> Query:
+        return FindJob("", args.integer("run"))
+
+    def run_answer(self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float) -> Answer:
+        if isinstance(outcome, JobList) and not any(map(is_visible, outcome.jobs)):
+            text = f"no run {pending.args.integer('run')}; `zcrawl runs` lists them"
+            raise RefusedError(text, code=NO_SUCH_RUN)
+        return self.job_answer(pending, outcome, live, utc)
+
+    def read_runs(self, args: Arguments) -> Query:
+        if args.text("ref"):
+            return FindJob(args.text("ref"))
+        return ReadRuns(args.integer("before") or NEWEST, _limit(args))
+
+    def runs_answer(
+        self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
+    ) -> Answer:
+        if isinstance(outcome, JobList):
+            before = pending.args.integer("before") or NEWEST
+            rows = [
+                row for row in present_runs(the_job(outcome, pending.request)) if row.id < before
+            ][: _limit(pending.args)]
+        else:
+            assert isinstance(outcome, RunRows)
+            rows = outcome.rows
+        return {"runs": [run_listed(row, live(row.id) or LiveRun(), utc) for row in rows]}
+
+    def versions_answer(
+        self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
+    ) -> Answer:
+        if isinstance(outcome, JobList):
+            pending.job = the_job(outcome, pending.request)
+            return ReadVersions(pending.job.id)
+        assert isinstance(outcome, JobVersions) and pending.job is not None
+        return {"versions": versions_view(pending.job, outcome.rows)}
+
     def find_items(self, args: Arguments) -> Query:
-        before = args.integer("before") or _NEWEST
+        before = args.integer("before") or NEWEST
         return FindItems(wanted_run(args), before, _limit(args), args.text("text"))
 
     def items_answer(

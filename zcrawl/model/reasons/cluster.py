@@ -98,6 +98,11 @@ RUN_ENDED: Final = refusal(
     "The run has ended, so it cannot be changed.",
     "`zcrawl submit --again` starts a new run.",
 )
+JOB_ARCHIVED: Final = refusal(
+    "job_archived",
+    "The job is archived, so it starts no run.",
+    "`zcrawl archive JOB --undo` takes it back.",
+)
 SPREAD: Final = refusal(
     "spread",
     "The host is shared by several workers, so it cannot be given to one.",

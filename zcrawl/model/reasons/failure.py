@@ -59,6 +59,20 @@ PROTOCOL: Final = failure(
     "The answer is not HTTP, or breaks its limits.",
     "Check that URL and port belong to a web server. `zcrawl test URL` shows the answer.",
 )
+NO_PAGE_FETCHED: Final = failure(
+    "no_page_fetched",
+    "The run failed because not one of its URLs could be fetched.",
+    "`zcrawl job JOB` shows the reasons of its URLs, `zcrawl test URL` tries one of them.",
+    form=ParameterForm.DETAIL,
+)
+TOO_MANY_FAILED: Final = failure(
+    "too_many_failed",
+    "The run failed because more of its URLs failed than fail_above allows. Answers 404 and 410 do "
+    "not count.",
+    "`zcrawl job JOB` shows the reasons, `zcrawl retry JOB` tries the failed URLs again.",
+    form=ParameterForm.DETAIL,
+    also=(ReasonKind.SKIP,),
+)
 HOST_DOWN: Final = failure(
     "host_down",
     "The host could not be reached many times in a row. Its queued URLs were given up.",

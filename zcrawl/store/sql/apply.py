@@ -15,10 +15,16 @@ from zcrawl.model.host import Manner
 from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.rows import NewLink, StoredRobots
 from zcrawl.model.spec import OFF
-from zcrawl.model.states import Disposition, Kept, RequestState, RunState
+from zcrawl.model.states import Disposition, Kept, RequestState
 from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.redirects import reason_name
-from zcrawl.store.rules import check_changes, duplicates_of, result_gap
+from zcrawl.store.rules import (
+    MISSING_STATUSES,
+    WORKER,
+    check_changes,
+    duplicates_of,
+    result_gap,
+)
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.examples import Examples
 from zcrawl.store.sql.rows import (
@@ -154,6 +160,7 @@ class _Batch:
     def _apply(self, change: Change) -> None:
         run = self._runs[change.run]
         self._touched[run.id] = run
+        run.begin(self._now)
         if change.final is not None and self._targets is not None:
             own_url = self._requests[change.seq][1].decode()
             change = self._targets.judge(run, change, own_url)
@@ -181,7 +188,7 @@ class _Batch:
                 self._seen[(run.id, link.key)] = None
                 self._admission.add(run, link, link.depth, change.seq, parent_url)
         if run.max_pages is not None and run.done >= run.max_pages:
-            run.end(RunState.COMPLETED, MAX_PAGES, self._now, self._tallies)
+            run.finish(MAX_PAGES, self._now, self._tallies)
 
     def _move(self, run: RunRecord, change: Change, state: RequestState) -> None:
         seq, status = change.seq, change.status
@@ -198,6 +205,7 @@ class _Batch:
             return
         self._queued.discard(seq)
         run.pending -= 1
+        self._tallies[(run.id, WORKER, change.worker)] += 1
         if run.recall is not None:
             self._endings.append((seq, run, state, status, change.reason, change.traits))
         if state is RequestState.DONE:
@@ -230,6 +238,7 @@ class _Batch:
                 self._examples.add((run.id, "rejected", reason), seq, detail)
         elif state is RequestState.DEAD:
             run.failed += 1
+            run.missing += status in MISSING_STATUSES
             self._tallies[(run.id, "failed", change.reason)] += 1
             self._examples.add((run.id, "failed", change.reason), seq, change.detail)
         else:

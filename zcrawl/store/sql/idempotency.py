@@ -14,6 +14,7 @@ from zcrawl.store.commands import ClientAction, Forget, Forgotten
 from zcrawl.store.queries import ActionRow, FindReply, FoundReply
 from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply
 from zcrawl.store.sql.dialects.dialect import Session
+from zcrawl.store.sql.jobs import deleted_without_runs, remove_job
 
 TEXT_CHARS = 255  # of the columns
 
@@ -81,4 +82,16 @@ def forget(session: Session, command: Forget) -> Forgotten:
     select = "SELECT id FROM client_requests WHERE created_at < ? LIMIT ?"
     old = [id for (id,) in session.all(select, (command.answers_before, command.limit))]
     session.run_in("DELETE FROM client_requests WHERE id IN ({})", (), old)
-    return Forgotten(more=len(old) == command.limit)
+    return Forgotten(more=len(old) == command.limit or _remove_deleted_jobs(session, command.limit))
+
+
+def _remove_deleted_jobs(session: Session, limit: int) -> bool:
+    """Remove deleted jobs without a run, after their known pages; return whether more is left."""
+    from zcrawl.store.sql.known import forget as forget_pages
+
+    for job in deleted_without_runs(session):
+        limit -= forget_pages(session, job, limit)
+        if limit == 0:
+            return True
+        remove_job(session, job)
+    return False

@@ -48,13 +48,13 @@ def raise_epoch(session: Session, command: TakeOver | CancelOffline, epoch: int)
 
 def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
     (lease_until,) = session.one("SELECT lease_until FROM leaders WHERE shard = ?", (shard,))
-    select = "SELECT id FROM runs WHERE state IN ('running', 'paused') ORDER BY id"
+    select = "SELECT id FROM runs WHERE state IN ('pending', 'running', 'paused') ORDER BY id"
     live = [id for (id,) in session.all(select)]
     sweeps = [
         id
         for (id,) in session.all(
             "SELECT r.id FROM runs r WHERE r.state = 'deleted' OR "
-            "(r.state IN ('completed', 'cancelled') AND EXISTS "
+            "(r.state IN ('completed', 'failed', 'cancelled') AND EXISTS "
             "(SELECT 1 FROM requests q WHERE q.run = r.id AND q.state = 0)) ORDER BY r.id"
         )
     ]

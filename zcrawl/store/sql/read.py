@@ -26,22 +26,27 @@ from zcrawl.store.queries import (
     ItemRow,
     Items,
     JobList,
-    JobRow,
+    JobVersions,
     OutputFact,
     OutputRow,
     Outputs,
     ReadFailed,
     ReadItems,
     ReadOutputs,
+    ReadRuns,
+    ReadVersions,
     Refill,
+    RunRows,
     StoredEpoch,
     Tallies,
     TallyRows,
+    job_row,
 )
-from zcrawl.store.rules import skip_reason
+from zcrawl.store.rules import WORKER, skip_reason
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.examples import first_examples, kept_details
 from zcrawl.store.sql.idempotency import latest_actions
+from zcrawl.store.sql.jobs import COLUMNS, definition, versions
 from zcrawl.store.sql.rows import QUEUED_SELECT, RUN_SELECT, RunRecord, load_run, queued_row
 from zcrawl.store.sql.submit import decode_path
 
@@ -80,6 +85,9 @@ def list_jobs(session: Session) -> JobList:
 
 def find_job(session: Session, query: FindJob) -> JobList:
     ref = query.ref
+    if query.run is not None:
+        of_run = session.one("SELECT job FROM runs WHERE id = ?", (min(query.run, _BIGGEST_ID),))
+        return _jobs(session, "WHERE id = ?", "WHERE r.job = ? ", of_run or (0,))
     if ref.isascii() and ref.isdigit() and int(ref) <= _BIGGEST_ID:
         by_id = _jobs(session, "WHERE id = ?", "WHERE r.job = ? ", (int(ref),))
         if by_id.jobs:
@@ -92,8 +100,20 @@ def _jobs(session: Session, of_job: str, of_run: str, values: tuple[int, ...]) -
     runs: dict[int, list[RunRow]] = defaultdict(list)
     for row in session.all(RUN_SELECT + of_run + "ORDER BY r.id DESC", values):
         runs[row[1]].append(RunRecord.of(row).row())
-    jobs = session.all(f"SELECT id, name, spec, created_at FROM jobs {of_job} ORDER BY id", values)
-    return JobList([JobRow(id, name, spec, at, runs[id]) for id, name, spec, at in jobs])
+    jobs = map(definition, session.all(f"SELECT {COLUMNS} FROM jobs {of_job} ORDER BY id", values))
+    return JobList([job_row(job, runs[job.id]) for job in jobs])
+
+
+def read_runs(session: Session, query: ReadRuns) -> RunRows:
+    rows = session.all(
+        RUN_SELECT + "WHERE r.id < ? AND r.state <> 'deleted' ORDER BY r.id DESC LIMIT ?",
+        (query.before, query.limit),
+    )
+    return RunRows([RunRecord.of(row).row() for row in rows])
+
+
+def read_versions(session: Session, query: ReadVersions) -> JobVersions:
+    return JobVersions(versions(session, query.job))
 
 
 def tallies(session: Session, query: Tallies) -> TallyRows:
@@ -107,6 +127,7 @@ def tallies(session: Session, query: Tallies) -> TallyRows:
         "filled": rows.filled,
         "empty": rows.empty,
         "unread": rows.unread,
+        WORKER: rows.workers,
     }
     rows.outputs.extend(_output_facts(session, query.run))
     rows.examples.extend(first_examples(session, query.run))

@@ -15,8 +15,16 @@ import msgspec
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
-from zcrawl.model.states import RequestState, RunState
-from zcrawl.store.rules import RECALLED, merge_cookies, recall_left, recrawl_of, skip_reason
+from zcrawl.model.states import RequestState, RunCause, RunState
+from zcrawl.store.rules import (
+    RECALLED,
+    Counted,
+    merge_cookies,
+    recall_left,
+    recrawl_of,
+    skip_reason,
+    verdict,
+)
 from zcrawl.store.sql.dialects.dialect import Session
 
 if TYPE_CHECKING:
@@ -27,7 +35,8 @@ RUN_COLUMNS = (
     "r.id, r.job, j.name, r.state, r.reason, r.spec, r.max_pages, r.seed_hosts, r.seeding, "
     "r.created_at, r.started_at, r.ended_at, "
     "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes, r.cookies, "
-    "r.unchanged, r.recall, r.canonical, r.idle_s, r.unfetched"
+    "r.unchanged, r.recall, r.canonical, r.idle_s, r.unfetched, "
+    "r.version, r.cause, r.due_at, r.params, r.chain, r.missing"
 )
 RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
 QUEUED_SELECT = (
@@ -73,6 +82,12 @@ class RunRecord(msgspec.Struct):
     canonical: int
     idle_s: float
     unfetched: int
+    version: int
+    cause: RunCause
+    due_at: float | None
+    params: Blob  # NULL in the row: empty here
+    chain: int
+    missing: int
     cookies_changed: bool = False
     hosts_changed: bool = False  # `seed_hosts` is written only when it must be
 
@@ -82,6 +97,8 @@ class RunRecord(msgspec.Struct):
         record.state = RunState(record.state)
         record.seeding = bool(record.seeding)
         record.cookies = record.cookies or b""
+        record.cause = RunCause(record.cause)
+        record.params = record.params or b""
         return record
 
     def row(self) -> RunRow:
@@ -114,7 +131,18 @@ class RunRecord(msgspec.Struct):
             recalled=self.recall == RECALLED,
             idle_s=self.idle_s,
             unfetched=self.unfetched,
+            version=self.version,
+            cause=self.cause,
+            due_at=self.due_at,
+            params=self.params,
+            chain=self.chain,
+            missing=self.missing,
         )
+
+    def begin(self, now: float) -> None:
+        """Run, if it is pending: a worker works on it."""
+        if self.state is RunState.PENDING:
+            self.state, self.started_at = RunState.RUNNING, now
 
     def set_cookies(self, host: str, cookies: Blob) -> None:
         self.cookies = merge_cookies(self.cookies, host, cookies)
@@ -136,15 +164,23 @@ class RunRecord(msgspec.Struct):
         self.pending = 0
         self.recall = None if self.recall is None else RECALLED
 
+    def finish(self, reason: str, now: float, tallies: TallyChanges) -> None:
+        """End the run as completed or failed."""
+        counted = Counted(
+            self.done, self.failed, self.missing, self.skipped, self.recall is not None
+        )
+        state, reason = verdict(self.spec, counted, reason)
+        self.end(state, reason, now, tallies)
+
     def reopen(self, now: float) -> None:
-        """Go on with a completed run. The time since its end is not a part of its duration."""
+        """Go on with a run that completed or failed. The time since its end does not count."""
         self.idle_s += max(0.0, now - self.ended_at)
         self.state, self.reason, self.ended_at = RunState.RUNNING, "", 0.0
 
     def complete_if_empty(self, now: float, tallies: TallyChanges) -> None:
         goes_on = self.seeding or recall_left(self.recall) is not None
         if not self.state.ended and not goes_on and self.pending == 0:
-            self.end(RunState.COMPLETED, "", now, tallies)
+            self.finish("", now, tallies)
 
 
 def load_runs(session: Session, ids: Iterable[int]) -> dict[int, RunRecord]:
@@ -160,7 +196,9 @@ _RUN_CHANGES = (
     "state",
     "reason",
     "seeding",
+    "started_at",
     "ended_at",
+    "missing",
     "admitted",
     "pending",
     "done",
@@ -186,7 +224,9 @@ def save_runs(session: Session, runs: Iterable[RunRecord]) -> None:
             run.state.value,
             run.reason,
             run.seeding,
+            run.started_at,
             run.ended_at,
+            run.missing,
             run.admitted,
             run.pending,
             run.done,

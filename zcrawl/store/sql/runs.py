@@ -9,29 +9,35 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
+from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED
 from zcrawl.model.reasons.failure import QUARANTINED
-from zcrawl.model.reasons.skip import CANCELLED
+from zcrawl.model.reasons.skip import CANCELLED, DELETED
+from zcrawl.model.rows import RunRow
 from zcrawl.model.spec import OFF
-from zcrawl.model.states import RequestState, RunState
+from zcrawl.model.states import JobState, RequestState, RunState
 from zcrawl.store.commands import (
+    BeginRuns,
     CancelOffline,
+    ChangeJob,
     ChangeRun,
     ClientAction,
     CountCrash,
     CrashCounted,
+    JobChanged,
     Retried,
     RetryDead,
     RunChanged,
+    RunsBegun,
     Sweep,
     Swept,
     TuneRun,
 )
-from zcrawl.store.rules import crash_detail, duplicates_of, skip_reason
+from zcrawl.store.rules import MISSING_STATUSES, crash_detail, duplicates_of, job_reply, skip_reason
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.examples import Examples
-from zcrawl.store.sql.idempotency import given_before, keep_run_reply
+from zcrawl.store.sql.idempotency import given_before, keep_request, keep_run_reply
 from zcrawl.store.sql.intents import end_retry, find_retry, keep_retry
+from zcrawl.store.sql.jobs import is_deleted, load_job, remove_job, set_state
 from zcrawl.store.sql.load import raise_epoch
 from zcrawl.store.sql.rows import (
     QUEUED_SELECT,
@@ -40,8 +46,10 @@ from zcrawl.store.sql.rows import (
     TallyChanges,
     host_rows,
     load_run,
+    load_runs,
     queued_row,
     save_run,
+    save_runs,
     save_tallies,
 )
 
@@ -65,18 +73,52 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
 
 def _change(session: Session, run: RunRecord, command: ChangeRun) -> None:
     target = command.state
-    if run.state.ended and target in (run.state, RunState.RUNNING, RunState.PAUSED):
+    if run.state.ended and target is not RunState.DELETED:
         return
     tallies = TallyChanges()
     if run.state.ended or target is RunState.PAUSED:
         run.state, run.reason = target, command.reason
-    elif target is RunState.RUNNING:
-        run.state, run.reason, run.seeding = target, "", False
+    elif target in (RunState.PENDING, RunState.RUNNING):
+        begun = RunState.RUNNING if run.started_at else RunState.PENDING
+        run.state, run.reason, run.seeding = begun, "", False
         run.complete_if_empty(command.now, tallies)
     else:
         run.end(target, command.reason, command.now, tallies)
     save_run(session, run)
     save_tallies(session, tallies)
+
+
+def change_job(session: Session, command: ChangeJob) -> JobChanged:
+    job = load_job(session, command.job)
+    reply = given_before(session, command.client_action)
+    if reply:
+        return JobChanged("", job, reply=reply)
+    if job is None or job.state is JobState.DELETED:
+        return JobChanged(NO_SUCH_JOB, None)
+    rows: list[RunRow] = []
+    if command.state is JobState.DELETED:
+        select = "SELECT id FROM runs WHERE job = ? AND state <> 'deleted'"
+        runs = load_runs(session, [id for (id,) in session.all(select, (job.id,))])
+        change = ChangeRun(
+            command.epoch, command.request, 0, RunState.DELETED, DELETED, command.now
+        )
+        for run in runs.values():
+            _change(session, run, change)
+        rows = [run.row() for run in runs.values()]
+    changed = len(rows) if rows else int(job.state is not command.state)
+    job = set_state(session, job, command.state, command.now)
+    if command.client_action is not None:
+        reply = msgspec.json.encode(job_reply(job, rows, changed))
+        keep_request(session, command.client_action, job.id, 0, reply)
+    return JobChanged("", job, rows, reply)
+
+
+def begin_runs(session: Session, command: BeginRuns) -> RunsBegun:
+    records = load_runs(session, command.runs)
+    for run in records.values():
+        run.begin(command.now)
+    save_runs(session, records.values())
+    return RunsBegun([run.row() for run in records.values()])
 
 
 def cancel_offline(session: Session, command: CancelOffline, epoch: int) -> RunChanged:
@@ -155,7 +197,7 @@ def _skip_rows(session: Session, run: RunRecord, limit: int | None = None) -> in
 
 def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     """Delete examples, items, requests with their pages, and the run itself; with the last run of
-    a job also its known pages. Return True if there is more to delete."""
+    a deleted job also its known pages and the job. Return True if there is more to delete."""
     from zcrawl.store.sql.known import forget
     from zcrawl.store.sql.near import forget_fingerprints
 
@@ -176,13 +218,14 @@ def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     if duplicates_of(run.spec).near != OFF and forget_fingerprints(session, run.id, limit):
         return True
     others = session.one("SELECT 1 FROM runs WHERE job = ? AND id <> ? LIMIT 1", (run.job, run.id))
-    if others is None and forget(session, run.job, limit) == limit:
+    last = others is None and is_deleted(session, run.job)
+    if last and forget(session, run.job, limit) == limit:
         return True
     for table in ("tallies", "outputs"):
         session.run(f"DELETE FROM {table} WHERE run = ?", (run.id,))
     session.run("DELETE FROM runs WHERE id = ?", (run.id,))
-    if others is None:
-        session.run("DELETE FROM jobs WHERE id = ?", (run.job,))
+    if last:
+        remove_job(session, run.job)
     return False
 
 
@@ -201,20 +244,20 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
         return _end_retry_early(session, command, run, changed)
     only = ("AND reason = ? " if command.reason else "") + ("AND host = ? " if command.host else "")
     values = [parameter for parameter in (command.reason, command.host) if parameter]
-    dead: Sequence[tuple[int, str]] = session.all(
-        "SELECT seq, reason FROM requests WHERE run = ? AND state >= 2 AND state = ? AND seq > ? "
-        + only
-        + "ORDER BY seq LIMIT ?",
+    dead: Sequence[tuple[int, str, int]] = session.all(
+        "SELECT seq, reason, status FROM requests "
+        "WHERE run = ? AND state >= 2 AND state = ? AND seq > ? " + only + "ORDER BY seq LIMIT ?",
         (run.id, RequestState.DEAD, after, *values, command.limit),
     )
-    if dead and run.state is RunState.COMPLETED:
+    if dead and run.state in (RunState.COMPLETED, RunState.FAILED):
         # Rows that the end of the run skipped stay skipped, also those that are not swept yet.
         _skip_rows(session, run)
         run.reopen(command.now)
     tallies = TallyChanges()
-    for _, reason in dead:
+    for _, reason, status in dead:
         tallies[(run.id, "failed", reason)] -= 1
-    seqs = [seq for seq, _ in dead]
+        run.missing -= status in MISSING_STATUSES
+    seqs = [seq for seq, _, _ in dead]
     session.run_in(
         "UPDATE requests SET state = 0, attempts = 0, crashes = 0, due_at = 0, reason = '', "
         "status = 0 WHERE seq IN ({})",

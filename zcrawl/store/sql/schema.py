@@ -208,13 +208,31 @@ class LeaderTable(peewee.Model):
 
 class JobTable(peewee.Model):
     id = IdField(primary_key=True)
-    name = peewee.CharField(255, index=True)  # not unique: a name is free once its runs are deleted
+    name = peewee.CharField(255, index=True)  # not unique: the name of a deleted job is free
     spec = peewee.BlobField()
     created_at = peewee.DoubleField()
+    state = peewee.CharField(16, **default("'active'"))
+    version = peewee.IntegerField(**default("1"))  # of `spec`
+    owner = peewee.CharField(255, **default("''"))  # who submitted it first
+    updated_at = peewee.DoubleField(**default("0"))
 
     class Meta:
         table_name = "jobs"
         name = "job"  # begins the names of its indexes
+
+
+class JobVersionTable(peewee.Model):
+    """Each spec that a job has had."""
+
+    job = peewee.BigIntegerField()
+    version = peewee.IntegerField()
+    spec = peewee.BlobField()
+    created_at = peewee.DoubleField()
+    author = peewee.CharField(255)
+
+    class Meta:
+        table_name = "job_versions"
+        primary_key = peewee.CompositeKey("job", "version")
 
 
 class RunTable(peewee.Model):
@@ -242,10 +260,18 @@ class RunTable(peewee.Model):
     canonical = peewee.IntegerField(**default("1"))  # version of the canonical form of its keys
     idle_s = peewee.DoubleField(**default("0"))  # between an end and the retry that reopened it
     unfetched = peewee.BigIntegerField(**default("0"))  # requests not final when it ended
+    version = peewee.IntegerField(**default("1"))  # of its job's spec
+    cause = peewee.CharField(16, **default("'submitted'"))
+    due_at = peewee.DoubleField(null=True)  # UTC, without jitter
+    params = peewee.BlobField(null=True)  # JSON
+    chain = peewee.BigIntegerField(**default("0"))  # the run that began it; 0: this one
+    missing = peewee.BigIntegerField(**default("0"))  # of `failed`: answered with 404 or 410
 
     class Meta:
         table_name = "runs"
         name = "run"  # begins the names of its indexes
+        # A due time starts one run, whoever leads. NULL, no due time, is never equal to NULL.
+        indexes = ((("job", "due_at"), True),)
 
 
 class RequestTable(peewee.Model):
@@ -401,6 +427,7 @@ MODELS: tuple[type[peewee.Model], ...] = (
     SequenceTable,
     LeaderTable,
     JobTable,
+    JobVersionTable,
     RunTable,
     RequestTable,
     HostTable,
@@ -551,6 +578,22 @@ def _count_what_runs_left(session: Session) -> None:
     _add_fields(session, RunTable, "idle_s", "unfetched")
 
 
+def _let_jobs_live_without_runs(session: Session) -> None:
+    """Add states, versions and owners of jobs, and what runs store about their start.
+
+    Until now a job was deleted when all its runs were."""
+    _add_fields(session, JobTable, "state", "version", "owner", "updated_at")
+    _add_fields(session, RunTable, "version", "cause", "due_at", "params", "chain", "missing")
+    indexes = [index.name for index in session.database.get_indexes("runs")]
+    if "run_job_due_at" not in indexes:
+        session.run("CREATE UNIQUE INDEX run_job_due_at ON runs (job, due_at)")
+    session.run("UPDATE jobs SET updated_at = created_at WHERE updated_at = 0")
+    session.run(
+        "UPDATE jobs SET state = 'deleted' WHERE NOT EXISTS "
+        "(SELECT 1 FROM runs WHERE runs.job = jobs.id AND runs.state <> 'deleted')"
+    )
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -568,11 +611,13 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     13: _keep_pieces_of_outputs,
     14: _tell_canonical_versions,
     16: _count_what_runs_left,
+    17: _let_jobs_live_without_runs,
 }
 NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
     14: INTENTS,  # drains, wishes and retries outlive their leader
     15: (ExampleTable,),  # what happened to the first requests of each reason
     16: (HistoryTable,),  # charts that outlive their leader
+    17: (JobVersionTable,),  # what changed in a job, when and by whom
 }
 VERSION = max(*MIGRATIONS, *NEW_TABLES)
 

@@ -26,7 +26,9 @@ from zcrawl.store.commands import (
     AdmitKnown,
     AdvanceOutput,
     ApplyResults,
+    BeginRuns,
     CancelOffline,
+    ChangeJob,
     ChangeRun,
     Command,
     CommandOutcome,
@@ -60,6 +62,8 @@ from zcrawl.store.queries import (
     ReadItems,
     ReadKnown,
     ReadOutputs,
+    ReadRuns,
+    ReadVersions,
     Refill,
     Tallies,
 )
@@ -337,6 +341,10 @@ class PeeweeStore:
                 return submit.admit_known(session, command)
             case ChangeRun():
                 return runs.change_run(session, command)
+            case BeginRuns():
+                return runs.begin_runs(session, command)
+            case ChangeJob():
+                return runs.change_job(session, command)
             case TuneRun():
                 return runs.tune_run(session, command)
             case SetDrain():
@@ -389,6 +397,10 @@ class PeeweeStore:
                 return read.read_failed(session, query)
             case ReadOutputs():
                 return read.read_outputs(session, query)
+            case ReadVersions():
+                return read.read_versions(session, query)
+            case ReadRuns():
+                return read.read_runs(session, query)
             case ReadEpoch():
                 return read.read_epoch(session)
             case ReadHistory():

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
-from zcrawl.model.rows import NewLink, QueuedRow
-from zcrawl.model.states import RunState
+from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
+from zcrawl.model.reasons.skip import CANCELLED
+from zcrawl.model.rows import DefinitionRow, NewLink, QueuedRow, RunRow
+from zcrawl.model.states import JobState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
@@ -22,6 +23,7 @@ from zcrawl.store.commands import (
 from zcrawl.store.rules import RECALLED, SEEDING, first_recall, max_pages_of, outputs_of
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.idempotency import keep_request
+from zcrawl.store.sql.jobs import create_job, job_named, store_spec
 from zcrawl.store.sql.rows import (
     Admission,
     Ids,
@@ -29,7 +31,9 @@ from zcrawl.store.sql.rows import (
     TallyChanges,
     host_rows,
     load_run,
+    load_runs,
     save_run,
+    save_runs,
     save_tallies,
 )
 
@@ -38,41 +42,70 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     repeated = _repeated(session, command.request)
     if repeated is not None:
         return repeated
-    job_row = _live_job(session, command.name)
-    if job_row is not None and command.mode == "new":
-        return Submitted(job_row[0], 0, NAME_EXISTS, [], [], None)
-    spec = job_row[1] if job_row is not None and command.mode == "again" else command.spec
-    max_pages = max_pages_of(spec)
+    job = job_named(session, command.name)
+    if job is not None and command.mode == "new":
+        return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
+    if job is not None and command.mode == "again" and job.state is JobState.ARCHIVED:
+        return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
+    spec = job.spec if job is not None and command.mode == "again" else command.spec
+    max_pages_of(spec)  # refuse a spec that cannot be read before anything is written
     ids = Ids(session)
-    if job_row is None:
-        job = ids.take("jobs")
-        session.run(
-            "INSERT INTO jobs (id, name, spec, created_at) VALUES (?, ?, ?, ?)",
-            (job, command.name, spec, command.now),
-        )
+    known = job is not None
+    if job is None:
+        job = create_job(session, ids.take("jobs"), command.name, spec, command.by, command.now)
+        version = job.version
     else:
-        job = job_row[0]
-        session.run("UPDATE jobs SET spec = ? WHERE id = ?", (spec, job))
+        version = store_spec(session, job, spec, command.by, command.now)
+    action = ClientAction(
+        command.request, f"submit {command.mode}", command.by, command.via, command.now
+    )
+    if not command.start:
+        ids.save()
+        reply = msgspec.json.encode({"job": job.id, "run": 0, "version": version})
+        keep_request(session, action, job.id, 0, reply)
+        return Submitted(job.id, 0, "", [], [], None)
+    run = _start_run(session, ids, job, spec, version, command, known)
+    cancelled = _cancel(session, command)
+    submitted = _admit_seeds(session, ids, run, action, command.seeds)
+    return msgspec.structs.replace(submitted, cancelled=cancelled)
+
+
+def _start_run(
+    session: Session,
+    ids: Ids,
+    job: DefinitionRow,
+    spec: bytes,
+    version: int,
+    command: SubmitJob,
+    known: bool,
+) -> RunRecord:
+    """Store a pending run and its outputs. `known`: the job may have earlier runs."""
     recall = first_recall(spec)
     seed_hosts = list(dict.fromkeys(command.seed_hosts))
-    if recall is not None and job_row is not None:
-        seed_hosts = _with_earlier_hosts(session, job, seed_hosts)
-    run_id = ids.take("runs")
+    if recall is not None and known:
+        seed_hosts = _with_earlier_hosts(session, job.id, seed_hosts)
+    run_id, facts = ids.take("runs"), command.start_facts
     session.run(
         "INSERT INTO runs (id, job, state, spec, max_pages, seed_hosts, seeding, created_at, "
-        "started_at, recall, canonical) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "started_at, recall, canonical, version, cause, due_at, params, chain) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             run_id,
-            job,
-            RunState.RUNNING.value,
+            job.id,
+            RunState.PENDING.value,
             spec,
-            max_pages,
+            max_pages_of(spec),
             msgspec.json.encode(seed_hosts),
             command.seeding,
             command.now,
-            command.now,
+            0.0,
             recall,
             command.canonical,
+            version,
+            facts.cause.value,
+            facts.due_at,
+            facts.params or None,
+            facts.chain,
         ),
     )
     for path, format in outputs_of(spec, command.name, command.output, run_id):
@@ -82,10 +115,19 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         )
     run = load_run(session, run_id)
     assert run is not None
-    action = ClientAction(
-        command.request, f"submit {command.mode}", command.by, command.via, command.now
-    )
-    return _admit_seeds(session, ids, run, action, command.seeds)
+    return run
+
+
+def _cancel(session: Session, command: SubmitJob) -> list[RunRow]:
+    """Cancel the runs that the new one replaces; those that have ended stay as they are."""
+    records = load_runs(session, command.cancels)
+    tallies = TallyChanges()
+    live = [run for run in records.values() if not run.state.ended]
+    for run in live:
+        run.end(RunState.CANCELLED, CANCELLED, command.now, tallies)
+    save_runs(session, live)
+    save_tallies(session, tallies)
+    return [run.row() for run in live]
 
 
 def add_seeds(session: Session, command: AddSeeds) -> Submitted:
@@ -136,18 +178,8 @@ def _repeated(session: Session, request: str) -> Submitted | None:
     if stored is None:
         return None
     job, run_id = stored
-    run = load_run(session, run_id)
+    run = load_run(session, run_id) if run_id else None
     return Submitted(job, run_id, "", [], [], None if run is None else run.row(), repeated=True)
-
-
-def _live_job(session: Session, name: str) -> tuple[int, bytes] | None:
-    """Return id and spec of the job of that name; None if all its runs are deleted."""
-    rows = session.all(
-        "SELECT j.id, j.spec FROM jobs j WHERE j.name = ? AND EXISTS "
-        "(SELECT 1 FROM runs r WHERE r.job = j.id AND r.state <> 'deleted')",
-        (name,),
-    )
-    return rows[0] if rows else None
 
 
 def _admit_seeds(

@@ -5,11 +5,13 @@ changes nothing.
 
 from __future__ import annotations
 
+import msgspec
+
 from zcrawl.errors import StoreDataError
-from zcrawl.model.reasons.cluster import NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
-from zcrawl.model.reasons.skip import MAX_PAGES
+from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
+from zcrawl.model.reasons.skip import CANCELLED, MAX_PAGES
 from zcrawl.model.rows import LaneCount, NewLink
-from zcrawl.model.states import Disposition, Kept, RequestState, RunState
+from zcrawl.model.states import Disposition, JobState, Kept, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
     Applied,
@@ -22,7 +24,9 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rules import (
+    MISSING_STATUSES,
     SEEDING,
+    WORKER,
     check_changes,
     first_recall,
     max_pages_of,
@@ -108,7 +112,7 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
             run = touched.setdefault(change.run, tables.runs[change.run])
             change = collapse(tables, run, change, skipped, targets, command.now)
             change = tables.judge(run, change, skipped)
-            _apply(tables, run, change)
+            _apply(tables, run, change, command.now)
             ended.append((run, tables.requests[change.seq], change))
             for link in change.links:
                 seen[(run.id, link.key)] = None
@@ -116,7 +120,7 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
                 if seq is not None:
                     admitted.append(seq)
             if run.max_pages is not None and run.done >= run.max_pages:
-                tables.end(run, RunState.COMPLETED, MAX_PAGES, command.now)
+                tables.finish(run, MAX_PAGES, command.now)
         dispositions.append(disposition)
     for run in touched.values():
         tables.complete_if_empty(run, command.now)
@@ -166,8 +170,9 @@ def _settle(tables: Tables, change: Change, newest: int, now: float) -> Disposit
     return Disposition.APPLIED
 
 
-def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
+def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
     request = tables.requests[change.seq]
+    run.begin(now)
     if change.state is not None:
         request.attempts, request.due_at = change.attempts, change.due_at
         request.reason, request.status = change.reason, change.status
@@ -176,6 +181,7 @@ def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
         if change.state is not RequestState.QUEUED:
             tables.dequeue(request, change.state)
             run.pending -= 1
+            tables.tally(run.id, WORKER, change.worker)
     if change.state is RequestState.DONE and change.page is not None:
         tables.pages[change.seq] = change.page
         run.done += 1
@@ -186,6 +192,7 @@ def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
             tables.tally(run.id, tally, name, count)
     elif change.state is RequestState.DEAD:
         run.failed += 1
+        run.missing += change.status in MISSING_STATUSES
         tables.tally(run.id, "failed", change.reason)
     elif change.state is RequestState.SKIPPED:
         run.skipped += 1
@@ -233,17 +240,30 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     repeated = _repeated(tables, command.request)
     if repeated is not None:
         return repeated
-    job = _live_job(tables, command.name)
+    job = _job_named(tables, command.name)
     if job is not None and command.mode == "new":
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
+    if job is not None and command.mode == "again" and job.state is JobState.ARCHIVED:
+        return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
     spec = job.spec if job is not None and command.mode == "again" else command.spec
     max_pages = max_pages_of(spec)
     if job is None:
-        job = FakeJob(tables.next_id("jobs"), command.name, spec, command.now)
-        tables.jobs[job.id] = job
-    job.spec = spec
+        id = tables.next_id("jobs")
+        job = tables.jobs[id] = FakeJob(id, command.name, spec, command.now, owner=command.by)
+    job.store_spec(spec, command.by, command.now)
+    if not command.start:
+        action = ClientAction(
+            command.request, f"submit {command.mode}", command.by, command.via, command.now
+        )
+        reply = msgspec.json.encode({"job": job.id, "run": 0, "version": job.version})
+        tables.answers[command.request] = FakeAnswer(action, job.id, 0, reply)
+        return Submitted(job.id, 0, "", [], [], None)
     run = FakeRun(tables.next_id("runs"), job, spec, max_pages, [], command.seeding, command.now)
-    run.canonical = command.canonical
+    run.canonical, run.version, run.start_facts = (
+        command.canonical,
+        job.version,
+        command.start_facts,
+    )
     run.recall = first_recall(spec)
     tables.runs[run.id] = run
     for path, format in outputs_of(spec, command.name, command.output, run.id):
@@ -252,7 +272,12 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     action = ClientAction(
         command.request, f"submit {command.mode}", command.by, command.via, command.now
     )
-    return _admit_seeds(tables, run, action, command.seeds, hosts)
+    cancelled = [tables.runs[id] for id in command.cancels if id in tables.runs]
+    cancelled = [other for other in cancelled if not other.state.ended]
+    for other in cancelled:
+        tables.end(other, RunState.CANCELLED, CANCELLED, command.now)
+    submitted = _admit_seeds(tables, run, action, command.seeds, hosts)
+    return msgspec.structs.replace(submitted, cancelled=[other.row() for other in cancelled])
 
 
 def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
@@ -274,16 +299,16 @@ def _repeated(tables: Tables, request: str) -> Submitted | None:
     answer = tables.answers.get(request)
     if answer is None:
         return None
-    run = tables.runs.get(answer.run)
+    run = tables.runs.get(answer.run)  # none, if the submission only stored the job
     row = None if run is None else run.row()
     return Submitted(answer.job, answer.run, "", [], [], row, repeated=True)
 
 
-def _live_job(tables: Tables, name: str) -> FakeJob | None:
-    """Return the job of that name; None if all its runs are deleted, so that the name is free."""
-    for run in tables.runs.values():
-        if run.job.name == name and run.state is not RunState.DELETED:
-            return run.job
+def _job_named(tables: Tables, name: str) -> FakeJob | None:
+    """Return the job of that name; the name of a deleted job is free."""
+    for job in tables.jobs.values():
+        if job.name == name and job.state is not JobState.DELETED:
+            return job
     return None
 
 

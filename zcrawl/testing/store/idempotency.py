@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
+from zcrawl.model.states import JobState
 from zcrawl.store.commands import ClientAction, Forget, Forgotten
 from zcrawl.store.queries import ActionRow
 from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply
+from zcrawl.testing.store.known import forget as forget_pages
 from zcrawl.testing.store.tables import FakeAnswer, FakeRun, Tables
 
 
@@ -42,8 +44,11 @@ def keep_run_reply(
 ) -> None:
     if action is not None:
         changed = action.changed if changed is None else changed
-        reply = msgspec.json.encode(run_reply(run.row(), changed))
-        tables.answers[action.request] = FakeAnswer(action, run.job.id, run.id, reply)
+        keep(tables, action, run.job.id, run.id, msgspec.json.encode(run_reply(run.row(), changed)))
+
+
+def keep(tables: Tables, action: ClientAction, job: int, run: int, reply: bytes | None) -> None:
+    tables.answers[action.request] = FakeAnswer(action, job, run, reply)
 
 
 def forget(tables: Tables, command: Forget) -> Forgotten:
@@ -56,4 +61,16 @@ def forget(tables: Tables, command: Forget) -> Forgotten:
     ]
     for id in old:
         del tables.answers[id]
-    return Forgotten(more=len(old) == command.limit)
+    return Forgotten(more=len(old) == command.limit or _remove_deleted_jobs(tables, command.limit))
+
+
+def _remove_deleted_jobs(tables: Tables, limit: int) -> bool:
+    """Remove deleted jobs that have no run, after their known pages."""
+    with_runs = {run.job.id for run in tables.runs.values()}
+    for job in list(tables.jobs.values()):
+        if job.state is JobState.DELETED and job.id not in with_runs:
+            limit -= forget_pages(tables, job.id, limit)
+            if limit == 0:
+                return True
+            del tables.jobs[job.id]
+    return False

@@ -5,26 +5,29 @@ Only `store` calls it, after the epoch check.
 
 from __future__ import annotations
 
-from zcrawl.model.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
+import msgspec
+
+from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED
 from zcrawl.model.reasons.failure import QUARANTINED
-from zcrawl.model.reasons.skip import CANCELLED
-from zcrawl.model.states import RequestState, RunState
+from zcrawl.model.reasons.skip import CANCELLED, DELETED
+from zcrawl.model.states import JobState, RequestState, RunState
 from zcrawl.store.commands import (
+    BeginRuns,
     CancelOffline,
+    ChangeJob,
     ChangeRun,
     CountCrash,
     CrashCounted,
+    JobChanged,
     Retried,
     RetryDead,
     RunChanged,
+    RunsBegun,
     Sweep,
     Swept,
     TuneRun,
 )
-from zcrawl.store.rules import (
-    crash_detail,
-    skip_reason,
-)
+from zcrawl.store.rules import MISSING_STATUSES, crash_detail, job_reply, skip_reason
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store import intents
 from zcrawl.testing.store.known import forget, remember_unasked
@@ -51,8 +54,9 @@ def _change(tables: Tables, run: FakeRun, command: ChangeRun) -> None:
     if run.state.ended and command.state is not RunState.DELETED:
         return
     match command.state:
-        case RunState.RUNNING:
-            run.state, run.reason, run.seeding = RunState.RUNNING, "", False
+        case RunState.PENDING | RunState.RUNNING:
+            begun = RunState.RUNNING if run.started_at else RunState.PENDING
+            run.state, run.reason, run.seeding = begun, "", False
             tables.complete_if_empty(run, command.now)
         case RunState.PAUSED:
             run.state, run.reason = RunState.PAUSED, command.reason
@@ -61,6 +65,38 @@ def _change(tables: Tables, run: FakeRun, command: ChangeRun) -> None:
                 run.state, run.reason = RunState.DELETED, command.reason
         case _:
             tables.end(run, command.state, command.reason, command.now)
+
+
+def change_job(tables: Tables, command: ChangeJob) -> JobChanged:
+    job = tables.jobs.get(command.job)
+    reply = once.given_before(tables, command.client_action)
+    if reply:
+        return JobChanged("", None if job is None else job.row(), reply=reply)
+    if job is None or job.state is JobState.DELETED:
+        return JobChanged(NO_SUCH_JOB, None)
+    deleted = []
+    if command.state is JobState.DELETED:
+        runs = [run for run in tables.runs.values() if run.job is job]
+        deleted = [run for run in runs if run.state is not RunState.DELETED]
+        change = ChangeRun(
+            command.epoch, command.request, 0, RunState.DELETED, DELETED, command.now
+        )
+        for run in deleted:
+            _change(tables, run, change)
+    rows = [run.row() for run in deleted]
+    changed = len(rows) if rows else int(job.state is not command.state)
+    job.state, job.updated_at = command.state, command.now
+    if command.client_action is not None:
+        reply = msgspec.json.encode(job_reply(job.row(), rows, changed))
+        once.keep(tables, command.client_action, job.id, 0, reply)
+    return JobChanged("", job.row(), rows, reply)
+
+
+def begin_runs(tables: Tables, command: BeginRuns) -> RunsBegun:
+    runs = [tables.runs[id] for id in sorted(set(command.runs)) if id in tables.runs]
+    for run in runs:
+        run.begin(command.now)
+    return RunsBegun([run.row() for run in runs])
 
 
 def cancel_offline(tables: Tables, command: CancelOffline) -> RunChanged:
@@ -127,7 +163,9 @@ def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
         limit -= 1
     if limit == 0:
         return True
-    last = all(other is run or other.job is not run.job for other in tables.runs.values())
+    last = run.job.state is JobState.DELETED and all(
+        other is run or other.job is not run.job for other in tables.runs.values()
+    )
     if last and forget(tables, run.job.id, limit) == limit:
         return True
     tables.items.pop(run.id, None)
@@ -165,13 +203,14 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
         and command.reason in ("", request.reason)
         and command.host in (0, request.host)
     ][: command.limit]
-    if dead and run.state is RunState.COMPLETED:
+    if dead and run.state in (RunState.COMPLETED, RunState.FAILED):
         _skip_rows(tables, run, None)  # what it skipped when it ended stays skipped
         run.idle_s += max(0.0, command.now - run.ended_at)
         run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
     for request in dead:
         tables.tally(run.id, "failed", request.reason, -1)
         tables.drop_examples(request.seq)
+        run.missing -= request.status in MISSING_STATUSES
         request.attempts, request.crashes, request.due_at = 0, 0, 0.0
         request.reason, request.status = "", 0
         tables.enqueue(request)

@@ -22,7 +22,9 @@ from zcrawl.store.commands import (
     AdmitKnown,
     AdvanceOutput,
     ApplyResults,
+    BeginRuns,
     CancelOffline,
+    ChangeJob,
     ChangeRun,
     Command,
     CommandOutcome,
@@ -57,6 +59,7 @@ from zcrawl.store.queries import (
     Items,
     JobList,
     JobRow,
+    JobVersions,
     ListJobs,
     OutputFact,
     OutputRow,
@@ -70,13 +73,17 @@ from zcrawl.store.queries import (
     ReadItems,
     ReadKnown,
     ReadOutputs,
+    ReadRuns,
+    ReadVersions,
     Refill,
+    RunRows,
     StoredEpoch,
     Tallies,
     TallyRows,
+    job_row,
 )
 from zcrawl.store.redirects import reason_name
-from zcrawl.store.rules import check_epoch, skip_reason
+from zcrawl.store.rules import WORKER, check_epoch, skip_reason
 from zcrawl.testing.store import commands, failure_groups, history, intents, known, runs
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store.tables import FakeItem, FakeJob, FakeRequest, Tables
@@ -128,7 +135,7 @@ class FakeStore:
             case ListJobs():
                 return JobList([self._job_row(job) for job in self.tables.jobs.values()])
             case FindJob():
-                return JobList([self._job_row(job) for job in self._find_job(query.ref)])
+                return JobList([self._job_row(job) for job in self._find_job(query)])
             case Tallies():
                 return self._tallies(query.run)
             case ReadItems():
@@ -149,6 +156,14 @@ class FakeStore:
                 return FoundReply(once.stored_reply(self.tables, query.request))
             case ReadKnown():
                 return known.read_known(self.tables, query)
+            case ReadVersions():
+                job = self.tables.jobs.get(query.job)
+                return JobVersions(list(job.versions) if job is not None else [])
+            case ReadRuns():
+                runs = sorted(self.tables.runs.values(), key=lambda run: -run.id)
+                shown = [run for run in runs if run.state is not RunState.DELETED]
+                older = [run.row() for run in shown if run.id < query.before]
+                return RunRows(older[: query.limit])
             case ReadEpoch():
                 return StoredEpoch(self.tables.epoch)
             case ReadHistory():
@@ -251,6 +266,10 @@ class FakeStore:
                 return known.admit_known(tables, command)
             case ChangeRun():
                 return runs.change_run(tables, command)
+            case BeginRuns():
+                return runs.begin_runs(tables, command)
+            case ChangeJob():
+                return runs.change_job(tables, command)
             case TuneRun():
                 return runs.tune_run(tables, command)
             case SetDrain():
@@ -302,9 +321,13 @@ class FakeStore:
 
     def _job_row(self, job: FakeJob) -> JobRow:
         runs = [run.row() for run in self.tables.runs.values() if run.job is job]
-        return JobRow(job.id, job.name, job.spec, job.created_at, runs[::-1])
+        return job_row(job.row(), runs[::-1])
 
-    def _find_job(self, ref: str) -> list[FakeJob]:
+    def _find_job(self, query: FindJob) -> list[FakeJob]:
+        ref = query.ref
+        if query.run is not None:
+            run = self.tables.runs.get(query.run)
+            return [] if run is None else [run.job]
         if ref.isascii() and ref.isdigit() and int(ref) in self.tables.jobs:
             return [self.tables.jobs[int(ref)]]
         return [job for job in self.tables.jobs.values() if job.name == ref][-1:]
@@ -322,7 +345,7 @@ class FakeStore:
                 seq = min(kept)
                 url = self.tables.requests[seq].url
                 rows.examples.append(ExampleRow(kind, name, url, kept[seq]))
-        names = {"link": "links"}
+        names = {"link": "links", WORKER: "workers"}
         for (of_run, kind, name), n in sorted(self.tables.tallies.items()):
             if of_run != run:
                 continue

@@ -13,23 +13,35 @@ from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
+from zcrawl.model.rows import (
+    DefinitionRow,
+    HostRow,
+    JobVersion,
+    NewLink,
+    QueuedRow,
+    RunCounters,
+    RunRow,
+    StoredRobots,
+)
 from zcrawl.model.spec import OFF
-from zcrawl.model.states import Kept, RequestState, RunState
-from zcrawl.store.commands import Change, ClientAction, DrainRow, RetryRow
+from zcrawl.model.states import JobState, Kept, RequestState, RunState
+from zcrawl.store.commands import Change, ClientAction, DrainRow, RetryRow, StartFacts
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.output_pieces import Progress
 from zcrawl.store.rules import (
     MOST_EXAMPLE_REASONS,
     MOST_EXAMPLES,
     RECALLED,
+    Counted,
     duplicates_of,
     recall_left,
     skip_reason,
+    verdict,
 )
 from zcrawl.testing.store.known import FakeKnown, recall
 
 NOTHING_SPECIAL = Manner()
+SUBMITTED_NOW = StartFacts()
 
 
 @dataclass(slots=True)
@@ -38,6 +50,30 @@ class FakeJob:
     name: str
     spec: bytes
     created_at: float
+    state: JobState = JobState.ACTIVE
+    version: int = 1
+    owner: str = ""
+    updated_at: float = 0.0
+    versions: list[JobVersion] = field(default_factory=list)
+
+    def row(self) -> DefinitionRow:
+        return DefinitionRow(
+            self.id,
+            self.name,
+            self.spec,
+            self.created_at,
+            self.state,
+            self.version,
+            self.owner,
+            self.updated_at,
+        )
+
+    def store_spec(self, spec: bytes, author: str, now: float) -> None:
+        if self.versions and spec == self.spec:
+            return
+        self.version = len(self.versions) + 1
+        self.spec, self.updated_at = spec, now
+        self.versions.append(JobVersion(self.version, spec, now, author))
 
 
 @dataclass(slots=True)
@@ -49,7 +85,8 @@ class FakeRun:
     seed_hosts: list[str]
     seeding: bool
     created_at: float
-    state: RunState = RunState.RUNNING
+    state: RunState = RunState.PENDING
+    started_at: float = 0.0
     reason: str = ""
     ended_at: float = 0.0
     cookies: bytes = b""
@@ -65,6 +102,13 @@ class FakeRun:
     canonical: int = 1
     idle_s: float = 0.0
     unfetched: int = 0
+    version: int = 1
+    start_facts: StartFacts = SUBMITTED_NOW
+    missing: int = 0
+
+    def begin(self, now: float) -> None:
+        if self.state is RunState.PENDING:
+            self.state, self.started_at = RunState.RUNNING, now
 
     def row(self) -> RunRow:
         return RunRow(
@@ -87,7 +131,7 @@ class FakeRun:
                 self.unchanged,
             ),
             created_at=self.created_at,
-            started_at=self.created_at,
+            started_at=self.started_at,
             ended_at=self.ended_at,
             cookies=self.cookies,
             recall=recall_left(self.recall),
@@ -95,6 +139,12 @@ class FakeRun:
             recalled=self.recall == RECALLED,
             idle_s=self.idle_s,
             unfetched=self.unfetched,
+            version=self.version,
+            cause=self.start_facts.cause,
+            due_at=self.start_facts.due_at,
+            params=self.start_facts.params,
+            chain=self.start_facts.chain,
+            missing=self.missing,
         )
 
     @property
@@ -353,4 +403,10 @@ class Tables:
     def complete_if_empty(self, run: FakeRun, now: float) -> None:
         goes_on = run.seeding or run.recalls
         if not run.state.ended and not goes_on and run.pending == 0:
-            self.end(run, RunState.COMPLETED, "", now)
+            self.finish(run, "", now)
+
+    def finish(self, run: FakeRun, reason: str, now: float) -> None:
+        """End a run as completed or failed."""
+        counted = Counted(run.done, run.failed, run.missing, run.skipped, run.recall is not None)
+        state, reason = verdict(run.spec, counted, reason)
+        self.end(run, state, reason, now)

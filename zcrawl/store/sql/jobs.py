@@ -1,0 +1,104 @@
+"""Jobs as definitions: their row, their versions, their state. A job lives without a run.
+
+`store.sql.submit` creates jobs and starts runs. Called inside one transaction of the writer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from zcrawl.model.rows import DefinitionRow, JobVersion
+from zcrawl.model.states import JobState
+from zcrawl.store.sql.dialects.dialect import Session
+
+COLUMNS = "id, name, spec, created_at, state, version, owner, updated_at"
+TEXT_CHARS = 255
+
+
+def definition(row: tuple[Any, ...]) -> DefinitionRow:
+    id, name, spec, created_at, state, version, owner, updated_at = row
+    return DefinitionRow(
+        id, name, bytes(spec), created_at, JobState(state), version, owner, updated_at
+    )
+
+
+def load_job(session: Session, id: int) -> DefinitionRow | None:
+    row = session.one(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (id,))
+    return None if row is None else definition(row)
+
+
+def job_named(session: Session, name: str) -> DefinitionRow | None:
+    """Return the job that has the name; the name of a deleted job is free."""
+    select = f"SELECT {COLUMNS} FROM jobs WHERE name = ? AND state <> 'deleted' ORDER BY id LIMIT 1"
+    row = session.one(select, (name,))
+    return None if row is None else definition(row)
+
+
+def create_job(
+    session: Session, id: int, name: str, spec: bytes, author: str, now: float
+) -> DefinitionRow:
+    author = author[:TEXT_CHARS]
+    job = DefinitionRow(id, name, spec, now, JobState.ACTIVE, 1, author, now)
+    session.run(
+        f"INSERT INTO jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (id, name, spec, now, job.state.value, job.version, author, now),
+    )
+    _keep_version(session, job, JobVersion(1, spec, now, author))
+    return job
+
+
+def store_spec(session: Session, job: DefinitionRow, spec: bytes, author: str, now: float) -> int:
+    """Store another spec as a new version; return the number of the version that has this spec."""
+    if spec == job.spec:
+        return job.version
+    if session.one("SELECT 1 FROM job_versions WHERE job = ? LIMIT 1", (job.id,)) is None:
+        # It was made before versions were kept.
+        _keep_version(session, job, JobVersion(job.version, job.spec, job.created_at, job.owner))
+    version = JobVersion(job.version + 1, spec, now, author[:TEXT_CHARS])
+    _keep_version(session, job, version)
+    session.run(
+        "UPDATE jobs SET spec = ?, version = ?, updated_at = ? WHERE id = ?",
+        (spec, version.version, now, job.id),
+    )
+    return version.version
+
+
+def _keep_version(session: Session, job: DefinitionRow, version: JobVersion) -> None:
+    session.run(
+        "INSERT INTO job_versions (job, version, spec, created_at, author) VALUES (?, ?, ?, ?, ?)",
+        (job.id, version.version, version.spec, version.created_at, version.author),
+    )
+
+
+def set_state(session: Session, job: DefinitionRow, state: JobState, now: float) -> DefinitionRow:
+    session.run(
+        "UPDATE jobs SET state = ?, updated_at = ? WHERE id = ?", (state.value, now, job.id)
+    )
+    return msgspec.structs.replace(job, state=state, updated_at=now)
+
+
+def is_deleted(session: Session, job: int) -> bool:
+    return session.one("SELECT 1 FROM jobs WHERE id = ? AND state = 'deleted'", (job,)) is not None
+
+
+def remove_job(session: Session, job: int) -> None:
+    """Remove a deleted job whose runs and known pages are removed."""
+    session.run("DELETE FROM job_versions WHERE job = ?", (job,))
+    session.run("DELETE FROM jobs WHERE id = ?", (job,))
+
+
+def deleted_without_runs(session: Session) -> list[int]:
+    """Return deleted jobs that had no run left which would remove them with its own rows."""
+    rows = session.all(
+        "SELECT id FROM jobs WHERE state = 'deleted' AND NOT EXISTS "
+        "(SELECT 1 FROM runs WHERE runs.job = jobs.id)"
+    )
+    return [id for (id,) in rows]
+
+
+def versions(session: Session, job: int) -> list[JobVersion]:
+    select = "SELECT version, spec, created_at, author FROM job_versions WHERE job = ? "
+    rows = session.all(select + "ORDER BY version", (job,))
+    return [JobVersion(version, bytes(spec), at, author) for version, spec, at, author in rows]
