@@ -89,7 +89,7 @@ DELETED: Final = skip(
     "Nothing: the rows of the run are being removed.",
 )
 MAX_RUNTIME: Final = skip(
-    "max_runtime",
+    "runtime_exceeded",
     "The run failed because it took longer than max_runtime. The URL was still queued.",
     "Raise max_runtime, or crawl faster (politeness.rate, more workers), and run the job again.",
     also=(ReasonKind.FAILURE,),

@@ -247,6 +247,11 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
     spec = job.spec if job is not None and command.mode == "again" else command.spec
     max_pages = max_pages_of(spec)
+    due_at = command.start_facts.due_at
+    if due_at is not None and job is not None:
+        due_times = {run.start_facts.due_at for run in tables.runs.values() if run.job is job}
+        if due_at in due_times:
+            raise StoreDataError(f"job {job.id} has a run for {due_at}")
     if job is None:
         id = tables.next_id("jobs")
         job = tables.jobs[id] = FakeJob(id, command.name, spec, command.now, owner=command.by)

@@ -1,0 +1,145 @@
+"""The leader and the states of jobs and runs: how runs begin, how many an action is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tests.unit.machine_tools import LeaderStory, spec, urls
+from zcrawl.master.events import Execute
+from zcrawl.mesh.messages import Accept, Cancel, Reply
+from zcrawl.model.spec import JobSpec
+from zcrawl.model.states import RunState
+from zcrawl.store.commands import BeginRuns
+
+PLAIN = msgspec.to_builtins(spec())
+SUBMIT: dict[str, Any] = {"spec": PLAIN, "mode": "again", "seeds": urls(3)}
+
+
+def ask(story: LeaderStory, op: str, **args: Any) -> Reply:
+    reply = story.ask(op, f"{op}-{len(story.replies)}", **args)
+    assert reply is not None
+    return reply
+
+
+def states(story: LeaderStory) -> dict[int, str]:
+    return {row.id: str(row.state) for row in story.store.runs()}
+
+
+def test_a_run_begins_when_a_worker_accepts_its_work() -> None:
+    """An assignment that was only sent may be lost."""
+    story = LeaderStory().elect()
+    story.submit(*urls(3))
+    story.join()
+    story.tick()
+    assert story.assigned()
+    assert states(story) == {1: "pending"}
+    story.hear(Accept(1, []))
+    assert states(story) == {1: "running"}
+    assert story.leader.state.runs.pending == {}
+
+
+def test_a_begin_that_the_store_refused_is_repeated() -> None:
+    """The database may be away for a moment."""
+    story = LeaderStory().elect()
+    story.submit(*urls(3))
+    story.join()
+    story.tick()
+    failures = ["fail", "unknown_lost"]
+    story.store.faults = lambda command: (  # type: ignore[assignment,return-value]
+        failures.pop(0) if isinstance(command, BeginRuns) and failures else None
+    )
+    story.hear(Accept(1, []))
+    assert states(story) == {1: "pending"}
+    story.wait(3.0)
+    assert failures == []
+    assert states(story) == {1: "running"}
+
+
+def test_actions_are_about_all_live_runs() -> None:
+    """Of three runs the oldest has ended; the answer counts those that changed."""
+    story = LeaderStory().elect()
+    for _ in range(3):
+        assert ask(story, "submit", **SUBMIT).ok
+    assert ask(story, "act", ref="job", action="cancel", run=1).data["changed"] == 1
+    assert ask(story, "act", ref="job", action="pause").data["changed"] == 2
+    assert ask(story, "act", ref="job", action="pause").data["changed"] == 0
+    assert states(story) == {1: "cancelled", 2: "paused", 3: "paused"}
+    assert ask(story, "act", ref="job", action="resume").data["changed"] == 2
+    assert ask(story, "act", ref="job", action="cancel").data["changed"] == 2
+    refused = ask(story, "act", ref="job", action="pause")
+    assert refused.data["code"] == "run_ended"
+
+
+def test_a_new_run_replaces_the_live_ones() -> None:
+    """With `restart`: workers are told that the old runs ended."""
+    story = LeaderStory().elect()
+    ask(story, "submit", **SUBMIT)
+    ask(story, "submit", **SUBMIT)
+    story.join()
+    story.tick()
+    assert ask(story, "submit", **SUBMIT, restart=True).data["run"] == 3
+    assert states(story) == {1: "cancelled", 2: "cancelled", 3: "pending"}
+    assert {run for body in story.bodies(Cancel) for run in body.runs} == {1, 2}
+    assert set(story.leader.state.runs.active) == {3}
+
+
+def test_a_job_that_is_only_stored_starts_nothing() -> None:
+    """`jobs` shows it with its own state, `versions` what changed since."""
+    story = LeaderStory().elect()
+    assert ask(story, "submit", **{**SUBMIT, "mode": "new"}, no_run=True).data["run"] == 0
+    assert story.store.runs() == []
+    (view,) = ask(story, "jobs").data["jobs"]
+    assert (view["state"], view["run"], view["version"]) == ("active", None, 1)
+    other = {**PLAIN, "politeness": {**PLAIN["politeness"], "rate": 2.0}}
+    ask(story, "submit", spec=other, mode="update", seeds=urls(1))
+    newest, oldest = ask(story, "versions", ref="job").data["versions"]
+    assert (newest["version"], newest["changes"]) == (2, ["politeness.rate: 0.0 → 2.0"])
+    assert (oldest["version"], oldest["changes"]) == (1, [])
+
+
+def test_an_archived_job_is_hidden_and_can_be_taken_back() -> None:
+    """Its runs and its name stay."""
+    story = LeaderStory().elect()
+    ask(story, "submit", **SUBMIT)
+    assert ask(story, "change_job", ref="job", state="archived").data["state"] == "archived"
+    assert ask(story, "jobs").data["jobs"] == []
+    (view,) = ask(story, "jobs", archived=True).data["jobs"]
+    assert view["job_state"] == "archived"
+    assert ask(story, "submit", **SUBMIT).data["code"] == "job_archived"
+    assert ask(story, "change_job", ref="job", state="active").data["changed"] == 1
+    assert ask(story, "submit", **SUBMIT).ok
+    assert ask(story, "change_job", ref="job", state="sleeping").data["code"] == "bad_request"
+
+
+def test_runs_are_shown_by_their_number_alone() -> None:
+    """Of all jobs, or of one."""
+    story = LeaderStory().elect()
+    ask(story, "submit", **SUBMIT)
+    ask(story, "submit", spec=msgspec.to_builtins(JobSpec("other")), mode="new", seeds=urls(1))
+    rows = ask(story, "runs").data["runs"]
+    assert [(row["run"], row["name"], row["cause"]) for row in rows] == [
+        (2, "other", "submitted"),
+        (1, "job", "submitted"),
+    ]
+    assert [row["run"] for row in ask(story, "runs", ref="job").data["runs"]] == [1]
+    assert ask(story, "run", run=2).data["name"] == "other"
+    assert ask(story, "run", run=7).data["code"] == "no_such_run"
+
+
+def test_a_run_fails_at_its_longest_time() -> None:
+    """The time counts from its begin, and the reason names the limit."""
+    story = LeaderStory().elect()
+    story.submit(*urls(3), of=msgspec.structs.replace(spec(), max_runtime=60.0))
+    story.wait(70.0)
+    assert states(story) == {1: "pending"}
+    story.join()
+    story.tick()
+    story.hear(Accept(1, []))
+    story.wait(55.0, lambda: story.beat())
+    assert states(story) == {1: "running"}
+    story.wait(10.0, lambda: story.beat())
+    (run,) = story.store.runs()
+    assert (run.state, run.reason) == (RunState.FAILED, "runtime_exceeded: not done after 60 s")
+    assert not [effect for effect in story.held if isinstance(effect, Execute)]
