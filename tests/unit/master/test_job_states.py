@@ -12,6 +12,7 @@ from zcrawl.mesh.messages import Accept, Cancel, Reply
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import RunState
 from zcrawl.store.commands import BeginRuns
+from zcrawl.testing.store.store import Fault
 
 PLAIN = msgspec.to_builtins(spec())
 SUBMIT: dict[str, Any] = {"spec": PLAIN, "mode": "again", "seeds": urls(3)}
@@ -46,8 +47,8 @@ def test_a_begin_that_the_store_refused_is_repeated() -> None:
     story.submit(*urls(3))
     story.join()
     story.tick()
-    failures = ["fail", "unknown_lost"]
-    story.store.faults = lambda command: (  # type: ignore[assignment,return-value]
+    failures: list[Fault] = ["fail", "unknown_lost"]
+    story.store.faults = lambda command: (
         failures.pop(0) if isinstance(command, BeginRuns) and failures else None
     )
     story.hear(Accept(1, []))
