@@ -135,7 +135,7 @@ def verdict(spec: bytes, counted: Counted, reason: str) -> tuple[RunState, str]:
     Judged once, at the end. `reason` is that of a completed run."""
     done, failed = counted.done, counted.failed
     if done == 0 and (failed or (counted.skipped and not counted.remembers)):
-        text = f"{failed} failed, {counted.skipped} were skipped, none was fetched"
+        text = f"{failed} failed, {counted.skipped} skipped"
         return RunState.FAILED, with_detail(NO_PAGE_FETCHED, text)
     broken, limit = failed - counted.missing, fail_above_of(spec)
     if broken > 0 and broken / (done + broken) > limit:

@@ -57,7 +57,8 @@ def _cell(view: dict[str, Any], column: str) -> Any:
         return eta(view)
     if column in IN_FLIGHT:
         return view.get(column, "")  # an older master has one number for all three
-    return view["job" if column == "id" else column]
+    value = view["job" if column == "id" else column]
+    return "" if value is None else value
 
 
 def eta(view: dict[str, Any]) -> str:
