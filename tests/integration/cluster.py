@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from tests.integration.crawling import ZCRAWL, children, wait_until
+from tests.integration.crawling import OVER, ZCRAWL, children, wait_until
 from tests.integration.output_files import verify_files, wait_written
 from tests.servers.mariadb import Mariadb
 from tests.servers.namespaces import Hosts
@@ -253,7 +253,7 @@ class Cluster:
 
     def wait_done(self, run: int, patience_s: float = 120.0) -> None:
         def ended() -> bool:
-            return bool(self.counters(run)["state"] == "completed")
+            return self.counters(run)["state"] in OVER
 
         try:
             wait_until(ended, patience_s)

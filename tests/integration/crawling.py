@@ -48,6 +48,9 @@ def wait_until(what: Callable[..., bool], patience_s: float = PATIENCE_S) -> Non
         pause_s = min(pause_s * 1.3, 0.15)
 
 
+OVER = ("completed", "failed")  # a run that nobody ended: it is judged at its end
+
+
 def run_of(cluster: EmbeddedCluster, run: int) -> dict[str, Any]:
     runs = [msgspec.structs.asdict(view) for view in cluster.snapshot().runs if view.run == run]
     return runs[0] if runs else {}
@@ -59,7 +62,7 @@ async def crawl(
     """Submit, wait for the end, flush; the job's view."""
     reply = await cluster.ask("submit", submission(spec, seeds, out))
     try:
-        await until(lambda: run_of(cluster, reply["run"]).get("state") == "completed")
+        await until(lambda: run_of(cluster, reply["run"]).get("state") in OVER)
     except TimeoutError:
         raise AssertionError(f"not finished: {cluster.snapshot()}") from None
     await cluster.flush_outputs()

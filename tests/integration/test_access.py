@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.crawling import FAST, crawl, submission, until
+from tests.integration.crawling import FAST, OVER, crawl, submission, until
 from tests.web import MisbehavingWeb
 from tests.web.proxies import HttpProxy, SocksProxy
 from tests.web.shelf import Document
@@ -72,7 +72,7 @@ async def test_a_proxy_that_dies_in_the_middle_costs_no_page(
             await until(lambda: first.served + other.served >= 10)
             dies = max((first, other), key=lambda proxy: proxy.served)
             dies.fault, met = fault, dies.met
-            await until(lambda: cluster.snapshot().runs[0].state == "completed")
+            await until(lambda: cluster.snapshot().runs[0].state in OVER)
             view = await cluster.ask("job", {"ref": "dies"})
         assert (view["pages"], view["failed_reasons"]) == (60, {})
         assert dies.met - met < 12
@@ -90,7 +90,7 @@ async def test_a_proxy_that_falls_silent_costs_time_and_no_page(tmp_path: Path) 
             await cluster.ask("submit", submission(spec, [web.url("/good/30/0")], None))
             await until(lambda: first.served + other.served >= 5)
             (first if first.served else other).fault = "hang"
-            await until(lambda: cluster.snapshot().runs[0].state == "completed")
+            await until(lambda: cluster.snapshot().runs[0].state in OVER)
             view = await cluster.ask("job", {"ref": "silent"})
         assert (view["pages"], view["failed_reasons"]) == (30, {})
 
@@ -157,7 +157,7 @@ async def test_pages_wait_for_proxies_that_are_down_and_are_not_counted_against(
             await until(lambda: proxy.met > 0)
             assert not web.log
             proxy.fault = ""
-            await until(lambda: cluster.snapshot().runs[0].state == "completed")
+            await until(lambda: cluster.snapshot().runs[0].state in OVER)
             view = await cluster.ask("job", {"ref": "waits"})
     assert (view["pages"], view["failed"]) == (2, 0)
 
@@ -216,7 +216,7 @@ async def test_odd_cookies_spoil_neither_the_others_nor_the_pages_behind_them(
             await cluster.ask("submit", submission(spec, [web.url("/shelf/top")], None))
             await until(lambda: web.hits("/shelf/a") > 0)
         async with EmbeddedCluster(tmp_path, 1) as cluster:
-            await until(lambda: cluster.snapshot().runs[0].state == "completed")
+            await until(lambda: cluster.snapshot().runs[0].state in OVER)
             view = await cluster.ask("job", {"ref": "odd"})
         assert (view["pages"], view["failed_reasons"]) == (4, {})
         for hit in web.log[1:]:
@@ -235,7 +235,7 @@ async def test_cookies_survive_a_restart(tmp_path: Path) -> None:
             await until(lambda: web.hits("/members/12/1") > 0)
         assert web.hits("/members/12/11") == 0
         async with EmbeddedCluster(tmp_path, 1) as cluster:
-            await until(lambda: cluster.snapshot().runs[0].state == "completed")
+            await until(lambda: cluster.snapshot().runs[0].state in OVER)
             view = await cluster.ask("job", {"ref": "door"})
         assert (view["pages"], view["failed_reasons"]) == (13, {})
         assert web.hits("/enter/12") == 1

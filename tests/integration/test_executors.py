@@ -88,7 +88,7 @@ def test_an_executor_that_fails_costs_its_task_and_is_named(
 ) -> None:
     """It is tried again as often as the job says; one that takes its worker along, three times."""
     summary, failed = executed(package, f'kind = "{kind}"\n[fetch]\ntimeout = 0.5\nretries = 1\n')
-    assert (summary["state"], summary["failed"], summary["items"]) == ("completed", 1, 0)
+    assert (summary["state"], summary["failed"], summary["items"]) == ("failed", 1, 0)
     assert [(row["reason"], row["attempts"]) for row in failed] == [(reason, attempts)]
 
 
@@ -121,4 +121,4 @@ async def test_a_job_waits_for_a_worker_that_has_its_plugin_and_says_so(
         says = f"waiting: no live worker has {kind} 'nobody-has-it' yet"
         await until(lambda: run_of(cluster, reply["run"]).get("reason") == says)
         view = await cluster.ask("job", {"ref": "absent"})
-        assert (view["reason"], view["state"], view["failed"]) == (says, "running", 0)
+        assert (view["reason"], view["state"], view["failed"]) == (says, "pending", 0)

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.integration.crawling import FAST, alive, command, crawl, items, run_of, submission, until
+from tests.integration.crawling import (
+    FAST,
+    OVER,
+    alive,
+    command,
+    crawl,
+    items,
+    run_of,
+    submission,
+    until,
+)
 from tests.integration.spiders import BASE, job
 from tests.integration.test_executors import installed
 from tests.web.echo_site import EchoSite, echo_site
@@ -108,7 +118,7 @@ async def test_a_hostile_spider_takes_no_other_page_with_it(tmp_path: Path) -> N
             first = await cluster.ask("submit", submission(spec, [], tmp_path / "out.jsonl"))
             other = await crawl(cluster, plain, [f"{site.origin}/plain/0"])
             pids = {worker.pid for worker in cluster.snapshot().workers}
-            await until(lambda: run_of(cluster, first["run"]).get("state") == "completed", 240)
+            await until(lambda: run_of(cluster, first["run"]).get("state") in OVER, 240)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(first["job"])})
             assert {worker.pid for worker in cluster.snapshot().workers} == pids
@@ -149,7 +159,7 @@ async def test_under_default_limits_a_spider_holds_up_its_own_run_only(tmp_path:
             await until(lambda: bool(site.of("/spins")), 60)
             other = await crawl(cluster, plain, [f"{elsewhere.origin}/plain/0"])
             assert run_of(cluster, first["run"])["state"] == "running", "it hangs meanwhile"
-            await until(lambda: run_of(cluster, first["run"]).get("state") == "completed", 180)
+            await until(lambda: run_of(cluster, first["run"]).get("state") in OVER, 180)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(first["job"])})
             assert cluster.snapshot().restarts == 0
@@ -229,7 +239,7 @@ async def beside(
     async with EmbeddedCluster(tmp_path / "d", 1) as cluster:
         first = await cluster.ask("submit", submission(spec, seeds, None))
         other = await crawl(cluster, plain, [f"{site.origin}/plain/0"])
-        await until(lambda: run_of(cluster, first["run"]).get("state") == "completed", 120)
+        await until(lambda: run_of(cluster, first["run"]).get("state") in OVER, 120)
         view = await cluster.ask("job", {"ref": str(first["job"])})
         assert cluster.snapshot().restarts == 0
         began = asyncio.get_running_loop().time()

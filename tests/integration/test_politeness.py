@@ -212,7 +212,7 @@ def test_a_host_is_asked_in_its_hours_only(
             submit(tmp_path, job(tmp_path, "later", [closed.url("/fan/3")], f'hours = ["{other}"]'))
             submit(tmp_path, job(tmp_path, "now", [open_now.url("/fan/3")], f'hours = ["{hour}"]'))
             wait_until(lambda: "completed" in states(tmp_path))
-            assert sorted(states(tmp_path)) == ["completed", "running"]
+            assert sorted(states(tmp_path)) == ["completed", "pending"]
         finally:
             process.kill()
             process.communicate()

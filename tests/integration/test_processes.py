@@ -16,6 +16,7 @@ import pytest
 
 from tests.integration.crawling import (
     FAST,
+    OVER,
     alive,
     children,
     command,
@@ -55,7 +56,7 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Pa
                 ]
                 if pids:
                     os.kill(rng.choice(pids), signal.SIGKILL)
-            await until(lambda: run_of(cluster, run).get("state") == "completed")
+            await until(lambda: run_of(cluster, run).get("state") in OVER)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
             assert cluster.snapshot().restarts >= 1
@@ -162,7 +163,7 @@ async def test_a_worker_that_slept_for_15_seconds_changes_nothing(tmp_path: Path
                 return (now - counted)["results_duplicate"]
 
             await until(lambda: duplicates() >= 1)
-            await until(lambda: run_of(cluster, run).get("state") == "completed")
+            await until(lambda: run_of(cluster, run).get("state") in OVER)
             await until(lambda: all(row.state == "idle" for row in cluster.snapshot().workers))
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
@@ -200,7 +201,7 @@ async def test_a_leader_with_an_error_of_its_own_leads_again_from_the_database(
             leader = cluster._master.machine.leader
             assert leader is not None
             monkeypatch.setattr(leader.state.planner, "plan", None)
-            await until(lambda: run_of(cluster, run).get("state") == "completed")
+            await until(lambda: run_of(cluster, run).get("state") in OVER)
             await cluster.flush_outputs()
             assert cluster.snapshot().epoch == 2
             assert cluster.snapshot().counters["machine_error"] == 1
@@ -236,7 +237,7 @@ async def test_a_leader_that_fails_at_every_try_waits_longer_each_time_and_says_
                 assert "LookupError: planted" in doctor
                 assert "by an error of its own: LookupError: planted" in await told("job", 1)
                 assert cluster.snapshot().epoch < 20, "not without a pause"
-            await until(lambda: run_of(cluster, run).get("state") == "completed")
+            await until(lambda: run_of(cluster, run).get("state") in OVER)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
         urls = [item["url"] for item in items(out)]
