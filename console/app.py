@@ -22,6 +22,7 @@ from console.acting import Acting, ClusterLine
 from console.actions import ACTIONS, BY_NAME, RUN_PAGES, Action, may_begin
 from console.asking import Asking
 from console.columns.queues import BY, next_grouping
+from console.columns.work import JOBS_SLOT
 from console.copying import main_fields, whole_rows
 from console.drawing.charts import charts_of
 from console.feed.mesh import MeshFeed
@@ -515,4 +516,5 @@ class ConsoleApp(OrderedApp):
 
     def acted(self, command: str, result: str, ok: bool) -> None:
         """Tell what became of an action."""
+        self._asking.again(JOBS_SLOT)  # which runs there are
         self.feed_event(Acted(command, result, ok, self._clock(), self._utc()))

@@ -31,10 +31,16 @@ from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.reads import wanted_run
 from zcrawl.master.events import Execute, MasterEffects
 from zcrawl.master.leader_state import LeaderState
-from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_HOST, NO_SUCH_NODE, SPREAD
+from zcrawl.model.reasons.cluster import (
+    BAD_REQUEST,
+    NO_SUCH_HOST,
+    NO_SUCH_NODE,
+    SPREAD,
+    UNSEEN_RUNS,
+)
 from zcrawl.model.rows import RunRow
 from zcrawl.model.spec import JobSpec
-from zcrawl.model.states import NodeState
+from zcrawl.model.states import NodeState, RunState
 from zcrawl.store.commands import ClientAction, Loaded, RetryDead, RetryRow, SetDrain, SetWish
 from zcrawl.store.queries import JobRow
 from zcrawl.submit.read import to_json
@@ -55,6 +61,33 @@ def tuned_spec(job: JobRow, args: Arguments) -> tuple[RunRow, bytes]:
     plain["politeness"] = {**plain.get("politeness", {}), **changes}
     spec: JobSpec = spec_from_dict(plain, "change")
     return run, to_json(spec)
+
+
+def runs_to_change(job: JobRow, run: RunRow, args: Arguments) -> list[RunRow]:
+    """Return the runs that an action is about: one, or all of a job that is deleted.
+
+    Whoever confirmed a deletion can send the runs that were named then (`runs`). A job that has
+    another one meanwhile is not deleted. One that is gone meanwhile does not matter.
+    """
+    whole_job = args.text("action") == "delete" and args.get("run") is None
+    if args.get("runs") is None:
+        return list(job.runs) if whole_job else [run]
+    if not whole_job:
+        raise RefusedError("runs goes with delete, and without run", code=BAD_REQUEST)
+    seen = args.sequence("runs")
+    if not all(isinstance(number, int) for number in seen):
+        raise RefusedError("act: runs must be numbers of runs", code=BAD_REQUEST)
+    unseen = [
+        row.id for row in job.runs if row.state is not RunState.DELETED and row.id not in seen
+    ]
+    if unseen:
+        numbers = ", ".join(map(str, sorted(unseen)))
+        raise RefusedError(
+            f"job {job.name!r} also has run {numbers}, which was not shown when its deletion was "
+            "confirmed; nothing was deleted. Look at the job, and delete it again.",
+            code=UNSEEN_RUNS,
+        )
+    return list(job.runs)
 
 
 def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:

@@ -278,8 +278,7 @@ class Desk:
     def act(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
         job = reads.the_job(job_list, pending.request)
         action = pending.args.text("action")
-        run_number = reads.wanted_run(pending.args)
-        run = chosen_run(job, run_number)
+        run = chosen_run(job, reads.wanted_run(pending.args))
         if action in ("retry", "resume"):
             check_right(run.spec, self._state.allow_code)
         if action == "retry":
@@ -289,7 +288,7 @@ class Desk:
                 effects.append(Execute(retry))
         elif action in ACTIONS:
             state, reason = ACTIONS[action]
-            runs = job.runs if action == "delete" and run_number is None else [run]
+            runs = actions.runs_to_change(job, run, pending.args)
             pending.count = sum(row.state is not state for row in runs)
             others = tuple(row.id for row in runs if row is not run)
             client_action, epoch = self._client_action(pending, now), self._state.epoch

@@ -163,6 +163,7 @@ declare(
     _REF,
     Argument("action", Type.TEXT, required=True, about="pause, resume, cancel, delete, retry"),
     Argument("run", Type.INTEGER, about="else the newest; delete: all"),
+    Argument("runs", Type.LIST, about="with delete of all runs: refused if there are others"),
     Argument("reason", Type.TEXT, default="", about="with retry"),
     Argument("host", Type.INTEGER, default=0, about="id, with retry"),
     right=Right.OPERATOR,
