@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, ClassVar
 
 from textual import events, work
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import HelpPanel
 
@@ -30,7 +30,7 @@ from console.feed.ports import Feed
 from console.feed.replay import ReplayFeed
 from console.jumps import jumps
 from console.keyboard import KeyClock, OrderedApp
-from console.keymap import app_bindings, key_mistake
+from console.keymap import SIGNS, app_bindings, key_mistake
 from console.painting import Painting
 from console.plain import plain
 from console.questions import Question
@@ -243,6 +243,10 @@ class ConsoleApp(OrderedApp):
         self.feed_event(await self._asking.answer(self._feed, question))
 
     # ------------------------------------------------------------ keys
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Return how a key is shown: by one sign, also where Textual has another."""
+        return binding.key_display or SIGNS.get(binding.key) or super().get_key_display(binding)
 
     def unbound_key(self, event: events.Key) -> bool:
         """Sort by shift and a letter; say why a key that changes something does nothing here."""

@@ -92,7 +92,7 @@ def job_command(settings: Settings, ref: str, run: int | None) -> int:
     else:
         output.fields(readable({**view, "reason": with_remedy(view)}))
         if view["state"] == connect.STOPPED:
-            output.note(f"nobody runs it now; go on with: {resume_hint(settings.data)}")
+            output.note(f"no process runs it now; continue with: {resume_hint(settings.data)}")
     return 0
 
 
@@ -219,7 +219,7 @@ def _act_on(settings: Settings, ref: str, tag: str, run: int | None, action: str
     if ref and tag:
         raise UsageError(f"both a job ({ref}) and --tag {tag} were given; give one of them")
     if not ref and not tag:
-        crawl = "; `zcrawl crawl --resume` goes on with a crawl" if action == "resume" else ""
+        crawl = "; `zcrawl crawl --resume` continues a crawl" if action == "resume" else ""
         raise UsageError(f"give a job's id or name, or --tag NAME{crawl}")
     if tag and run is not None:
         raise UsageError(f"--run {run} is a run of one job; --tag {tag} means several jobs")

@@ -95,7 +95,7 @@ def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:
     leader keeps its own."""
     if args.get("epoch") is None:
         raise RefusedError(
-            "name the epoch that is to end (`zcrawl nodes` tells it)", code=BAD_REQUEST
+            "name the epoch that is to end (`zcrawl nodes` shows it)", code=BAD_REQUEST
         )
     return {"leader": state.me, "epoch": args.integer("epoch"), "now": state.epoch}
 

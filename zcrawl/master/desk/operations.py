@@ -180,7 +180,7 @@ declare(
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.tune),
-    answer="as act; the run's spec has the new pace, workers are told with their next ASSIGN",
+    answer="as act; the run's spec has the new pace, workers get it with their next ASSIGN",
     audited=True,
 )
 declare(
