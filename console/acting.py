@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from console.actions import (
     Action,
     ActionRequest,
@@ -17,7 +15,6 @@ from console.actions import (
     PlannedChange,
     Values,
     changes,
-    new_runs,
     plan,
     result_text,
     typed_values,
@@ -115,10 +112,10 @@ class Acting:
         self, action: Action, planned: list[PlannedChange], left_out: int, line: ClusterLine
     ) -> None:
         def answer(yes: bool) -> None:
-            if not yes:
-                self._say("nothing was changed")
-            elif not self._outdated(planned):
+            if yes:
                 self._app.do(self._perform_all(action, planned, left_out, line))
+            else:
+                self._say("nothing was changed")
 
         dialog = ConfirmDialog(
             question_title(planned),
@@ -127,24 +124,6 @@ class Acting:
             destructive=action.destructive,
         )
         self._app.push_screen(dialog)
-
-    def _outdated(self, planned: list[PlannedChange]) -> bool:
-        """Whether a job has a run that the dialog did not name; that is told, and nothing is sent.
-
-        A request about a run names it. One about a whole job would take the new run too."""
-        live = self._app.view
-        live = msgspec.structs.replace(live, held=None)
-        for change in planned:
-            runs = new_runs(change, live)
-            if runs:
-                numbers = ", ".join(map(str, sorted(runs)))
-                self._say(
-                    f"job {change.target.job} has a new run {numbers}, which the question did not "
-                    "name. Nothing was changed; look at the job and ask again.",
-                    "bad",
-                )
-                return True
-        return False
 
     def _ask_about_all(self, action: Action, gather: Gather, line: ClusterLine) -> None:
         """Open the dialog now; count what it is about while it is open."""

@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from console.columns.work import ENDED, job_rows
+from console.columns.work import ENDED
 from console.state import ConsolePage, View
-from console.tables import Row, number, text
+from console.tables import Row, text
 from console.targets import (
     Target,
     deletion_target,
@@ -84,6 +84,13 @@ def _act(action: str) -> Callable[[Target, Values], ActionRequest]:
         return ActionRequest("act", args, f"zcrawl {action} {target.words}")
 
     return request
+
+
+def _delete(target: Target, values: Values) -> ActionRequest:
+    """Of a whole job: with the runs that the dialog is about, so that the leader refuses others."""
+    request = _act("delete")(target, values)
+    runs = sorted(target.all_runs)
+    return request._replace(args={**request.args, "runs": runs}) if runs else request
 
 
 def _all_errors(view: View) -> tuple[str, dict[str, Any]]:
@@ -210,7 +217,7 @@ ACTIONS: Final = (
         "Delete it with its pages and items. Output files stay.",
         RUN_PAGES,
         deletion_target,
-        _act("delete"),
+        _delete,
         destructive=True,
         loses=lambda row, target: target.data,
         run_label="delete run and data",
@@ -341,18 +348,6 @@ def changes(action: Action, rows: list[Row], values: Values | None = None) -> li
 def plan(action: Action, rows: list[Row], values: Values | None = None) -> list[ActionRequest]:
     """Return the requests of `changes`."""
     return [change.request for change in changes(action, rows, values)]
-
-
-def new_runs(change: PlannedChange, view: View) -> set[int]:
-    """Return the runs of a job that is meant with all its runs that its dialog did not name."""
-    if not change.target.is_job:
-        return set()
-    return {
-        int(number(run, "run"))
-        for row in job_rows(view)
-        if text(row, "job") == change.target.job
-        for run in row.get("all_runs", ())
-    } - change.target.all_runs
 
 
 def result_text(request: ActionRequest, reply: dict[str, Any]) -> str:

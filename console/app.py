@@ -6,14 +6,13 @@ looks like, `actions` what can be done, `keyboard` in which order keys are handl
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import PurePath
 from typing import Any, ClassVar
 
 from textual import events, work
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import HelpPanel
 
@@ -22,18 +21,19 @@ from console.acting import Acting, ClusterLine
 from console.actions import ACTIONS, BY_NAME, RUN_PAGES, Action, may_begin
 from console.asking import Asking
 from console.columns.queues import BY, next_grouping
+from console.columns.work import JOBS_SLOT
 from console.copying import main_fields, whole_rows
 from console.drawing.charts import charts_of
 from console.feed.mesh import MeshFeed
 from console.feed.ports import Feed
 from console.feed.replay import ReplayFeed
 from console.jumps import jumps
-from console.keyboard import KeyClock, OrderedApp
-from console.keymap import app_bindings, key_mistake
+from console.keyboard import KeyClock
+from console.keymap import SIGNS, app_bindings, key_mistake
 from console.painting import Painting
 from console.plain import plain
 from console.questions import Question
-from console.screens.ahead import ScreensAhead
+from console.screens.ahead_app import AheadApp
 from console.screens.dialogs import ChoiceDialog, PromptDialog
 from console.screens.page import PageScreen
 from console.screens.pages import MODES
@@ -74,14 +74,14 @@ SEVERITY = {"bad": "error", "warn": "warning"}  # of a toast, by the style of a 
 TOAST_S = 6.0
 
 
-class ConsoleApp(OrderedApp):
+class ConsoleApp(AheadApp):
     """The console. Each page is a mode with a screen of its own."""
 
     CSS_PATH: ClassVar[list[str | PurePath]] = ["console.tcss", "paint.tcss"]
     TITLE = "zcrawl"
     BINDINGS: ClassVar[list[BindingType]] = app_bindings()
     DEFAULT_MODE = ConsolePage.OVERVIEW
-    COMMANDS = OrderedApp.COMMANDS | {ClusterProvider}
+    COMMANDS = AheadApp.COMMANDS | {ClusterProvider}
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ConsoleApp(OrderedApp):
         key_clock: KeyClock | None = None,
         ahead: bool = True,
     ) -> None:
-        super().__init__(key_clock)
+        super().__init__(MODES, key_clock)
         self._clock, self._utc, self._record = clock, utc, record
         self._when_ready, self._composes_ahead = when_ready, ahead
         self._targets = targets
@@ -115,10 +115,6 @@ class ConsoleApp(OrderedApp):
         self.theme = THEMES[0].name
         self._theme = theme
         self._painting = Painting(self.draw)
-        self._ahead = ScreensAhead(self, MODES)
-        for mode, screen in self._ahead.factories().items():
-            self.add_mode(mode, screen)
-        self._ends: asyncio.Task[None] | None = None  # waits for a screen
         self._acting = Acting(self)
 
     # ------------------------------------------------------------ what is on the screen
@@ -151,28 +147,6 @@ class ConsoleApp(OrderedApp):
     async def _compose_ahead(self) -> None:
         await self._ahead.compose_all()
         self._when_ready()
-
-    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
-        """End the app, but not while a screen is half composed."""
-        if self._ahead.may_end:
-            super().exit(result, return_code, message)
-        elif self._ends is None:
-            self._ends = asyncio.ensure_future(self._exit_later(result, return_code, message))
-
-    async def _shutdown(self) -> None:
-        """Also where Textual itself ends the app: the one private method that is overridden."""
-        await self._ahead.end()
-        await super()._shutdown()
-
-    async def _exit_later(self, result: None, return_code: int, message: Any) -> None:
-        await self._ahead.end()
-        super().exit(result, return_code, message)
-
-    async def on_event(self, event: events.Event) -> None:
-        """Let keys go before screens that are composed ahead."""
-        if isinstance(event, events.Key):
-            self._ahead.key_came()
-        await super().on_event(event)
 
     def delay_update(self, delay: float = 0.05) -> None:
         """Do not wait: Textual would hold a page back for 50 ms after each change of the mode."""
@@ -242,6 +216,10 @@ class ConsoleApp(OrderedApp):
         self.feed_event(await self._asking.answer(self._feed, question))
 
     # ------------------------------------------------------------ keys
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Return how a key is shown: by one sign, also where Textual has another."""
+        return binding.key_display or SIGNS.get(binding.key) or super().get_key_display(binding)
 
     def unbound_key(self, event: events.Key) -> bool:
         """Sort by shift and a letter; say why a key that changes something does nothing here."""
@@ -515,4 +493,5 @@ class ConsoleApp(OrderedApp):
 
     def acted(self, command: str, result: str, ok: bool) -> None:
         """Tell what became of an action."""
+        self._asking.again(JOBS_SLOT)  # which runs there are
         self.feed_event(Acted(command, result, ok, self._clock(), self._utc()))

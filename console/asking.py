@@ -57,6 +57,11 @@ class Asking:
         self._out.discard(question.slot)
         return answered
 
+    def again(self, slot: str) -> None:
+        """Ask this with the next question: an action has changed it, or was refused because the
+        answer is old."""
+        self._last.pop(slot, None)
+
     def forget(self) -> None:
         """Ask all of it anew: another cluster is watched."""
         self._last.clear()

@@ -5,6 +5,7 @@ Pure. Worst first; each with the place that shows more. The overview lists it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -13,7 +14,7 @@ from console.latest import Latest
 from console.limits import limit_rows_of
 from console.plain import plain
 from console.state import ConsolePage, Place, View
-from console.tables import number
+from console.tables import Row, number, text
 from console.units import count, duration, percent
 from zcrawl.model.reasons.waiting import AWAY, THROTTLED
 from zcrawl.model.snapshot import LiveRunView, PublishedSnapshot
@@ -51,11 +52,11 @@ def _masters(snapshot: PublishedSnapshot) -> Iterator[Attention]:
     nodes = Place(ConsolePage.NODES)
     if snapshot.store.error:
         since = duration(snapshot.store.since_s)
-        text = f"database fails for {since}: {plain(snapshot.store.error, 200)}"
-        yield Attention("bad", text, Place(ConsolePage.LOG))
+        sentence = f"database fails for {since}: {plain(snapshot.store.error, 200)}"
+        yield Attention("bad", sentence, Place(ConsolePage.LOG))
     if snapshot.mishaps.in_row:
-        text = f"leader: internal error: {plain(snapshot.mishaps.last, 200)}"
-        yield Attention("bad", text, Place(ConsolePage.LOG))
+        sentence = f"leader: internal error: {plain(snapshot.mishaps.last, 200)}"
+        yield Attention("bad", sentence, Place(ConsolePage.LOG))
     for master in snapshot.masters:
         if not master.healthy:
             yield Attention("bad", f"master {plain(master.id, 40)} is down", nodes)
@@ -76,8 +77,8 @@ def _workers(snapshot: PublishedSnapshot) -> Iterator[Attention]:
     late = [worker for worker in snapshot.workers if worker.lag_ms > LATE_MS]
     if late:
         worst = max(late, key=lambda worker: worker.lag_ms)
-        text = f"{plain(worst.id, 40)} is overloaded: {worst.lag_ms:.0f} ms behind"
-        yield Attention("warn", text, nodes)
+        sentence = f"{plain(worst.id, 40)} is overloaded: {worst.lag_ms:.0f} ms behind"
+        yield Attention("warn", sentence, nodes)
 
 
 def _jobs(snapshot: PublishedSnapshot) -> Iterator[Attention]:
@@ -89,8 +90,8 @@ def _jobs(snapshot: PublishedSnapshot) -> Iterator[Attention]:
         if not run.ended and run.failed >= FAILING_LEAST and run.failed > FAILING_SHARE * done:
             share = percent(run.failed / done)
             reason = _most(snapshot.failed.get(str(run.run), {}))
-            text = f"{name} fails: {share} of {count(done)} requests{reason}"
-            yield Attention("bad", text, _job(run))
+            sentence = f"{name} fails: {share} of {count(done)} requests{reason}"
+            yield Attention("bad", sentence, _job(run))
 
 
 def _job(run: LiveRunView) -> Place:
@@ -105,16 +106,38 @@ def _most(reasons: dict[str, int]) -> str:
 
 
 def _hosts(view: View) -> Iterator[Attention]:
-    """From what the leader counted: why hosts wait."""
+    """From what the leader counted: why hosts wait. A host that the line of a job names is left
+    out here."""
     found = limit_rows_of(view)
-    words: tuple[tuple[str, str, str], ...] = (
-        (AWAY, "bad", "down"),
-        (THROTTLED, "warn", "throttled (429, 503 or slow)"),
-    )
-    for code, level, text in words:
-        if code in found:
-            hosts, queued = number(found[code], "hosts"), number(found[code], "queued")
-            noun = "host is" if hosts == 1 else "hosts are"
-            urls = "URL waits" if queued == 1 else "URLs wait"
-            sentence = f"{count(hosts)} {noun} {text}, {count(queued)} {urls}"
-            yield Attention(level, sentence, Place(ConsolePage.HOSTS))
+    if AWAY in found:
+        yield from _down_hosts(found[AWAY], _hosts_of_jobs(view, found[AWAY]))
+    if THROTTLED in found:
+        hosts, queued = _hosts_and_queued(found[THROTTLED])
+        sentence = f"{hosts} throttled (429, 503 or slow), {queued}"
+        yield Attention("warn", sentence, Place(ConsolePage.HOSTS))
+
+
+def _down_hosts(row: Row, named: set[str]) -> Iterator[Attention]:
+    others = number(row, "hosts") - len(named)
+    if not named:
+        hosts, queued = _hosts_and_queued(row)
+        yield Attention("bad", f"{hosts} down, {queued}", Place(ConsolePage.HOSTS))
+    elif others > 0:
+        noun = "more host is" if others == 1 else "more hosts are"
+        yield Attention("bad", f"{count(others)} {noun} down", Place(ConsolePage.HOSTS))
+
+
+def _hosts_of_jobs(view: View, row: Row) -> set[str]:
+    """The hosts for which the leader says that a job waits, for the reason of this row: `host down`
+    of all hosts, `host down, retry in 40 s` of a single one."""
+    words = text(row, "text").partition(",")[0]
+    snapshot = view.known.snapshot
+    waits = [run.waits for run in snapshot.runs] if snapshot is not None and words else []
+    matches = [re.match(rf"waiting: (\S+): {re.escape(words)}", sentence) for sentence in waits]
+    return {match[1] for match in matches if match}
+
+
+def _hosts_and_queued(row: Row) -> tuple[str, str]:
+    hosts, queued = number(row, "hosts"), number(row, "queued")
+    noun, verb = "host is" if hosts == 1 else "hosts are", "waits" if queued == 1 else "wait"
+    return f"{count(hosts)} {noun}", f"{count(queued)} {'URL' if queued == 1 else 'URLs'} {verb}"

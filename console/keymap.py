@@ -5,6 +5,8 @@ Screens have those of their page, which the footer shows; the app has those of e
 
 from __future__ import annotations
 
+from typing import Final
+
 from textual.binding import Binding, BindingType
 
 from console.actions import ACTIONS, RUN_PAGES, Action
@@ -12,6 +14,8 @@ from console.columns.pages import TABLES
 from console.columns.queues import next_grouping
 from console.drawing.charts import CHARTED
 from console.state import MAIN_PAGES, ConsolePage
+
+SIGNS: Final = {"enter": "↵", "space": "␣"}  # of keys, wherever they are shown
 
 
 def key_mistake(user_keys: dict[str, str]) -> str:
@@ -57,9 +61,9 @@ def page_bindings(page: ConsolePage) -> list[BindingType]:
     keys: list[BindingType] = []
     if page in TABLES:
         keys += [
-            Binding("enter", "app.drill", "open", id="view.open", key_display="↵"),
-            Binding("slash", "app.filter", "filter", id="view.filter", key_display="/"),
-            Binding("space", "app.mark", "mark", id="row.mark", key_display="␣"),
+            Binding("enter", "app.drill", "open", id="view.open"),
+            Binding("slash", "app.filter", "filter", id="view.filter"),
+            Binding("space", "app.mark", "mark", id="row.mark"),
             Binding("ctrl+a", "app.mark_all", "mark all", id="row.mark_all", show=False),
             *(
                 Binding(key, f"app.{action}", about, id=name, show=False)
@@ -116,7 +120,7 @@ def app_bindings() -> list[BindingType]:
         ),
         Binding("y", "copy", "copy selected text or main field", id="row.copy", show=False),
         Binding("ctrl+y", "copy_rows", "copy whole rows", id="row.copy_whole", show=False),
-        Binding("colon", "command", "command", id="view.command", key_display=":"),
-        Binding("question_mark", "help", "help", id="view.help", key_display="?"),
+        Binding("colon", "command", "command", id="view.command"),
+        Binding("question_mark", "help", "help", id="view.help"),
         Binding("q", "quit", "quit", id="quit"),
     ]

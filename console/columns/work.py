@@ -145,6 +145,7 @@ COMPLETED, CANCELLED, DELETED = "completed", "cancelled", "deleted"
 FAILED: Final = "failed"
 ENDED: Final = (COMPLETED, FAILED, CANCELLED, DELETED)
 MOST_ENDED: Final = 500
+JOBS_SLOT: Final = f"{ConsolePage.JOBS}:"  # where the answer with all runs is kept
 
 
 def job_rows(view: View) -> list[Row]:
@@ -189,7 +190,7 @@ NOT_OPEN: Final[frozenset[str]] = frozenset()
 
 def _runs(view: View) -> list[Row]:
     known = view.known
-    return _run_rows(known.snapshot, known.rates, known.answers.get("jobs:"))
+    return _run_rows(known.snapshot, known.rates, known.answers.get(JOBS_SLOT))
 
 
 @Latest

@@ -65,7 +65,7 @@ class Palette(CommandPalette):
 
     def _action_command_list(self, action: str) -> None:
         """Move in the list, once it is on the screen."""
-        if self._takes_keys and self.query_one(CommandList).size.height:
+        if self._takes_keys and self.query_one(CommandList).scrollable_content_region:
             super()._action_command_list(action)
 
     def run_worker(self, work: Any, *args: Any, **options: Any) -> Worker[Any]:

@@ -85,7 +85,11 @@ class PageFooter(Footer):
         self.bindings_changed(self.screen)
 
     def compose(self) -> ComposeResult:
-        """Yield a button for each key."""
+        """Yield a button for each key.
+
+        They are compact by themselves. Bound to `Footer.compact`, as Textual has it, each would be
+        kept for ever by the footer that it watches.
+        """
         for key in self._shown or ():
             yield FooterKey(
                 key.key,
@@ -95,7 +99,7 @@ class PageFooter(Footer):
                 classes="-command-palette" if key.id == PALETTE else "",
                 disabled=not key.enabled,
                 tooltip=key.tooltip,
-            ).data_bind(compact=Footer.compact)
+            )
 
     def _fitting(self, screen: Screen[Any]) -> tuple[ShownKey, ...]:
         palette = self.app.COMMAND_PALETTE_BINDING

@@ -11,20 +11,18 @@ from textual.message import Message
 
 from console.drawing.heat_map import Tile, TileGrid, common_prefix, layout, legend, tile_row
 from console.drawing.lines import Span
+from console.widgets.panel import Panel
 from console.widgets.pointing import Pointing
 
 BELOW = 2  # rows: the legend, and the line about the worker at the cursor or under the mouse
 
 
-class HeatMap(Pointing, can_focus=True):
+class HeatMap(Panel, Pointing, can_focus=True):
     """Tiles in reading order. The cursor keeps its worker when others come and go."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     HeatMap {
-        border: round $border;
-        border-title-color: $text-primary;
-        border-title-style: bold;
         min-height: 5;
         &:focus { border: round $primary; }
     }
@@ -57,8 +55,7 @@ class HeatMap(Pointing, can_focus=True):
     def __init__(
         self, title: str = "Workers", *, id: str | None = None, classes: str | None = None
     ) -> None:
-        super().__init__(id=id, classes=classes)
-        self.border_title = title
+        super().__init__(title, id=id, classes=classes)
         self._tiles: tuple[Tile, ...] = ()
         self._given: Sequence[Tile] | None = None  # an equal list need not be drawn again
         self._total = 0

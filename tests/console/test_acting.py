@@ -348,3 +348,18 @@ async def test_what_is_refused_is_asked_for_more_rarely() -> None:
             await pilot.pause()
         assert 2 <= len(feed.done("node")) <= 4
         assert len(feed.done("in_flight")) >= 15
+
+
+async def test_after_an_action_the_console_asks_again_which_runs_there_are() -> None:
+    """The next dialog names what is there now, also runs that ended before this leader."""
+    done = {"run": 1, "state": "paused", "changed": 1}
+    feed = FakeFeed(snapshot(0, runs=[run(1)]), said=answers() | {"act": done})
+    app = fake_app(feed)  # its clock stands still: no question becomes due by time
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3")
+        await until(pilot, lambda: "docs" in text_of(app) and "jobs:" in app.view.live.answers)
+        assert len(feed.done("jobs")) == 1
+        await press_after(pilot, "h")
+        await answer(pilot, "y")
+        await until(pilot, lambda: len(feed.done("jobs")) == 2)

@@ -75,6 +75,23 @@ def test_hosts_that_are_down_or_throttled_are_counted() -> None:
     assert {matter.place.page for matter in attention(view) if matter.place} == {ConsolePage.HOSTS}
 
 
+@pytest.mark.parametrize(
+    ("words", "hosts", "more"),
+    [
+        ("host down, retry in 39 s (3 failures in a row)", 1, []),
+        ("host down", 2, ["bad: 1 more host is down"]),
+        ("host down", 9, ["bad: 8 more hosts are down"]),
+    ],
+)
+def test_a_host_that_is_down_stands_once(words: str, hosts: int, more: list[str]) -> None:
+    """The line of the job that waits for it says more than a count: which one, and until when."""
+    waits = "waiting: https://h1.test: host down, retry in 40 s (3 failures in a row)"
+    view = heard(snapshot(0, runs=[run(1, waits=waits), run(2, waits=waits, name="shop")]))
+    limits = [limit("away", text=words, hosts=hosts, queued=5)]
+    view = reduce(view, Answered("overview:", {"limits": limits}, 1.0))
+    assert texts(view) == [f"bad: docs: {waits}", f"bad: shop: {waits}", *more]
+
+
 def test_the_worst_comes_first() -> None:
     """There is room for three on a small screen."""
     states = [worker("w1", state="suspect"), worker("w2", state="lost"), worker("w3")]

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from console.actions import BY_NAME, PlannedChange, changes
+from console.app import ConsoleApp
 from console.columns.work import job_rows
 from console.drawing.question import question_lines, question_title
 from console.state import (
@@ -42,6 +43,7 @@ from zcrawl.cli.specs import prepare
 from zcrawl.demo.server import DemoServer
 from zcrawl.errors import ZcrawlError
 from zcrawl.roles.embedded import EmbeddedCluster
+from zcrawl.roles.watching import in_folder
 
 JOB_ACTIONS = ("pause", "resume", "cancel", "retry", "delete")
 KINDS = (
@@ -176,7 +178,7 @@ def test_marked_rows_of_a_job_and_of_its_runs_are_counted_once() -> None:
         view = reduce(view, Mark())
     assert len(chosen_rows(view)) == 3
     (deleted,) = changes(BY_NAME["delete"], chosen_rows(view))
-    assert deleted.request.args == {"ref": "1", "action": "delete"}
+    assert deleted.request.args == {"ref": "1", "action": "delete", "runs": [1, 2]}
     (paused,) = changes(BY_NAME["pause"], chosen_rows(view))
     assert paused.request.args == {"ref": "1", "run": 2, "action": "pause"}
     retried = changes(BY_NAME["retry"], chosen_rows(view))
@@ -199,25 +201,32 @@ def test_each_dialog_shows_the_command_and_the_target_of_each_request(name: str)
     assert change.target.words in change.request.command
 
 
-async def test_a_run_that_began_while_the_dialog_was_open_is_not_deleted() -> None:
-    """`delete 1` means all runs of the job when it arrives, also those that were not named."""
-    done = {"run": 1, "state": "deleted", "changed": 1}
-    feed = FakeFeed(snapshot(0, runs=[run(1)]), said=answers() | {"act": done})
-    app = fake_app(feed)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await until(pilot, lambda: app.view.live.snapshot is not None)
-        await pilot.press("3")
-        await press_after(pilot, "d")
-        feed.emit(came(snapshot(1, runs=[run(1), run(2, "docs", job=1)])))
-        await pilot.pause()
-        await answer(pilot, "y")
-        await until(pilot, lambda: "has a new run 2" in app.view.message.text)
-        assert not feed.done("act")
-        await press_after(pilot, "d")
-        assert "all 2 runs: run 2 running, run 1 running" in text_of(app)
-        await answer(pilot, "y")
-        await until(pilot, lambda: len(feed.done("act")) == 1)
-        assert feed.done("act") == [{"ref": "1", "action": "delete"}]
+async def test_a_run_that_began_while_the_dialog_was_open_is_not_deleted(tmp_path: Path) -> None:
+    """The dialog named all runs that there were. The leader refuses to delete another one, and the
+    next dialog names it."""
+    async with DemoServer() as server, EmbeddedCluster(tmp_path, 0) as embedded:
+        cluster = Cluster(embedded, server.url)
+        job = await cluster.job_of_two_runs("docs")
+        app = ConsoleApp({"test": in_folder(tmp_path)})
+        async with app.run_test(size=(120, 30)) as pilot:
+            await pilot.press("3")
+            await until(pilot, lambda: "docs" in text_of(app))
+            await until(pilot, lambda: "jobs:" in app.view.live.answers)
+            await press_after(pilot, "d")
+            assert "all 2 runs: run 2 pending, run 1 cancelled" in text_of(app)
+            await embedded.ask("act", {"ref": job, "action": "cancel"})
+            again = {"ref": job, "mode": "again", "seeds": [], "seeding": False}
+            await embedded.ask("submit", again)
+            await answer(pilot, "y")
+            await until(pilot, lambda: "also has run 3" in app.view.message.text)
+            assert "[unseen_runs]" in app.view.message.text
+            assert sorted(await cluster.states(job)) == [1, 2, 3]
+            await until(pilot, lambda: len(job_rows(app.view)[0]["all_runs"]) == 3)
+            await press_after(pilot, "d")
+            assert "all 3 runs" in text_of(app)
+            await answer(pilot, "y")
+            await until(pilot, lambda: "run 3: deleted" in app.view.message.text)
+            assert await cluster.states(job) == {}
 
 
 async def test_a_change_is_about_the_run_that_the_dialog_named() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
+from textual.binding import Binding
 from textual.widgets._footer import FooterKey
 
 from console.app import ConsoleApp
@@ -74,3 +77,30 @@ async def test_a_terminal_without_focus_shows_the_keys_of_its_page() -> None:
         await pilot.pause()
         app.feed_event(GoTo(Place(ConsolePage.JOBS)))
         await until(pilot, lambda: "cancel" in {entry.description for entry in shown_keys(app)})
+
+
+async def test_a_key_has_the_same_sign_on_all_pages() -> None:
+    """Also keys of Textual's own parts: a panel opens its row with the key of a table."""
+    app = fake_app(busy_cluster())
+    async with app.run_test(size=(200, 50)) as pilot:
+        signs = set()
+        for page in (ConsolePage.OVERVIEW, ConsolePage.JOBS):
+            app.feed_event(GoTo(Place(page)))
+            await until(pilot, lambda: "open" in {e.description for e in shown_keys(app)})
+            signs |= {e.key_display for e in shown_keys(app) if e.description == "open"}
+        assert signs == {"↵"}
+        assert app.get_key_display(Binding("enter", "select", "select")) == "↵"
+
+
+async def test_keys_of_the_past_are_forgotten() -> None:
+    """The footer is composed again when other keys are to be shown: it kept all those of before."""
+    app = fake_app()
+    async with app.run_test(size=(120, 35)) as pilot:
+        await until(pilot, lambda: bool(shown_keys(app)))
+        for _ in range(8):
+            for keys in (("ctrl+p", "escape"), ("3", "n", "escape", "1")):
+                await pilot.press(*keys)
+        await pilot.pause(0.3)
+        gc.collect()
+        kept = [key for key in gc.get_objects() if isinstance(key, FooterKey)]
+        assert len(kept) <= 60, len(kept)  # of two pages: about 20

@@ -305,6 +305,25 @@ async def test_keys_that_come_while_the_palette_closes_do_no_harm(keys: tuple[st
         assert len(app.screen_stack) <= 2, "one form for one choice"
 
 
+async def test_a_key_for_a_list_of_the_palette_without_room_does_no_harm() -> None:
+    """A list of one row whose scroll bar takes that row: page down ended the app."""
+    app = fake_app()
+    async with app.run_test(size=(80, 5)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("ctrl+p")
+        palette = app.screen
+        assert isinstance(palette, Palette)
+        options = palette.query_one(CommandList)
+        await until(pilot, lambda: options.option_count > 1 and options.size.height == 1)
+        options.show_horizontal_scrollbar = True
+        options._clear_caches()
+        assert not options.scrollable_content_region
+        for key in ("page_down", "page_up", "cursor_down", "cursor_up", "first", "last", "select"):
+            palette._action_command_list(key)
+        await pilot.pause()
+        assert app.is_running and app._exception is None
+
+
 async def test_the_palette_opens_again_while_the_last_one_is_being_removed() -> None:
     """Both had the same id, which ended the app."""
     app = fake_app()

@@ -35,7 +35,7 @@ from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.watching import in_folder
 
 TYPED = int(os.environ.get("ZCRAWL_MONKEY_KEYS", "1500"))
-SEED = "console monkey 1"
+SEED = os.environ.get("ZCRAWL_MONKEY_SEED", "console monkey 1")
 LETTERS = "abcdefghijklmnoprstuvwxyz123456789 :/?!JNSRQ=.,"  # not q: it would leave
 NAMED: tuple[str, ...] = (
     "enter",

@@ -173,7 +173,7 @@ def test_a_mistake_in_a_job_file_is_told_before_the_crawl(
         (["crawl", "--seeds", "folder"], "--seeds folder is a folder; name a file"),
         (["crawl", "--resume"], "--data DIR names the folder of the crawl"),
         (["crawl", URL, "--config", "job.toml"], "job.toml is a job file, not a configuration"),
-        (["resume"], "`zcrawl crawl --resume` goes on with a crawl"),
+        (["resume"], "`zcrawl crawl --resume` continues a crawl"),
         (["init", URL], f"give a name too: zcrawl init NAME --seed {URL}"),
         (["master"], "give --config FILE (configs/master.toml is an example)"),
     ],

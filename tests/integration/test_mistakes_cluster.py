@@ -161,7 +161,7 @@ def test_submit_that_waits_says_what_no_live_worker_has(folder: Path) -> None:
     file = write_job(folder, "waits", fetch="engine = 'splash'")
     with Waiting(folder, "submit", file, "--wait", "--data", "data") as waiting:
         waiting.says("no live worker has fetcher 'splash' yet; install it where a worker runs")
-    waiting.says("goes on; zcrawl job")
+    waiting.says("continues; zcrawl job")
     zcrawl("cancel", "waits", "--data", "data", folder=folder)
 
 
@@ -211,5 +211,5 @@ def test_submit_that_waits_says_what_the_job_waits_for(folder: Path) -> None:
         waiting.says("outside the hours of its job")
         view = zcrawl("job", "closed", "--data", "data", folder=folder)
         assert "outside the hours of its job" in view.stdout
-    waiting.says("goes on; zcrawl job")
+    waiting.says("continues; zcrawl job")
     zcrawl("cancel", "closed", "--data", "data", folder=folder)

@@ -2,8 +2,9 @@
 
 `make soak ARGS='--seeds 100000 --hours 8'` plays each story of the simulation with so many seeds,
 beginning where `make test` ends, until the hours are over. `--faults` then repeats the tests that
-kill, pause and cut off real processes until the hours are over. Each failure is told at once, with
-the seed that shows it again; the exit code is 1 if there was one.
+kill, pause and cut off real processes, and a console that gets 20,000 random keys, until the hours
+are over. Each failure is told at once, with the seed that shows it again; the exit code is 1 if
+there was one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ FAULTS: Final = (
     "tests/integration/test_cluster_servers.py",
     "tests/integration/test_cluster_workers.py",
 )
+MONKEY: Final = "tests/console/test_monkey.py"
+MONKEY_KEYS: Final = 20_000  # `make test` types 1,500
 
 
 def _world(seed: int) -> None:
@@ -115,10 +118,20 @@ def repeat_faults(deadline: float) -> tuple[int, int]:
     """Run the tests of real faults again and again; return how many rounds, and how many failed."""
     rounds = failed = 0
     while time.monotonic() < deadline:
-        done = subprocess.run([sys.executable, "-m", "pytest", "-n", "2", *FAULTS], check=False)
+        command, keys = fault_round(rounds)
+        done = subprocess.run(command, env=os.environ | keys, check=False)
+        if done.returncode != 0:
+            failed += 1
+            print(f"FAILED round {rounds}, {keys}", flush=True)
         rounds += 1
-        failed += done.returncode != 0
     return rounds, failed
+
+
+def fault_round(number: int) -> tuple[list[str], dict[str, str]]:
+    """Return the command of one round, and its variables: the monkey types other keys each time."""
+    command = [sys.executable, "-m", "pytest", "-n", "2", *FAULTS, MONKEY]
+    seed = f"soak {number}"
+    return command, {"ZCRAWL_MONKEY_KEYS": str(MONKEY_KEYS), "ZCRAWL_MONKEY_SEED": seed}
 
 
 def main(arguments: list[str]) -> int:

@@ -219,7 +219,7 @@ def find_job(store: Store, ref: str) -> JobRow:
 def database_away(error: RefusedError) -> UnreachableError:
     """Return the error for a missing database. Masters try again until it is back."""
     return UnreachableError(
-        f"the database is away: {error}; masters go on when it is back", code=AWAY
+        f"the database is away: {error}; the masters continue when it is back", code=AWAY
     )
 
 

@@ -91,7 +91,7 @@ class CrawlRun:
         if paused:
             names = ", ".join(sorted({run.name for run in paused}))
             self._display.note(
-                f"unfinished and paused: {names}; go on with `{resume_command(plan.data)}`"
+                f"unfinished and paused: {names}; continue with `{resume_command(plan.data)}`"
             )
         reply = await self._cluster.ask("submit", submission.args("update", plan.output))
         self._runs = {reply["run"]: reply["job"]}
@@ -154,7 +154,7 @@ class CrawlRun:
         store = snapshot.store
         if not store.error or store.since_s <= STORE_PATIENCE_S:
             return
-        self._display.note(f"go on with: {resume_command(self._plan.data)}")
+        self._display.note(f"continue with: {resume_command(self._plan.data)}")
         raise StoreError(
             f"stopped: the store has failed for {store.since_s:.0f} s", code=store.error
         )
@@ -164,7 +164,7 @@ class CrawlRun:
         mishaps = snapshot.mishaps
         if mishaps.in_row < MISHAPS_MOST:
             return
-        self._display.note(f"go on with: {resume_command(self._plan.data)}")
+        self._display.note(f"continue with: {resume_command(self._plan.data)}")
         raise ZcrawlError(
             f"stopped: the leader failed {mishaps.in_row} times in a row by an error of its own "
             f"(machine_error in {self._plan.data / LOG}); the last: {mishaps.last}",
@@ -194,7 +194,7 @@ class CrawlRun:
         await self._cluster.drain(DRAIN_TIMEOUT_S)
         await self._flush(self._runs)
         self._display.close()
-        self._display.note(f"saved; go on with: {resume_command(self._plan.data)}")
+        self._display.note(f"saved; continue with: {resume_command(self._plan.data)}")
         if submission is not None and submission.secrets:
             names = " and ".join(submission.secrets)
             self._display.note(f"the login of a URL is not kept: set {names} before")

@@ -43,6 +43,18 @@ def note_lines(text: str) -> None:
     _narrate(shown(text, keep="\n"))
 
 
+def can_confirm() -> bool:
+    """Return whether a person can see a question and answer it."""
+    streams = (sys.stdin, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def confirm(question: str) -> bool:
+    """Ask a question on stderr. Only `y` and `yes` mean yes; the end of the input means no."""
+    note(f"{question} [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def data(text: str) -> None:
     """Print one line of data on stdout."""
     _write(shown(text))

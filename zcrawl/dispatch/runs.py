@@ -27,7 +27,7 @@ from zcrawl.submit.private import without_private
 from zcrawl.submit.stored import read_stored, refusal_of
 
 NO_CODE_RIGHT: Final = with_detail(
-    CODE_NOT_ALLOWED, "the masters no longer allow jobs with code; enable allow_code to go on"
+    CODE_NOT_ALLOWED, "the masters no longer allow jobs with code; enable allow_code to continue"
 )
 
 
@@ -37,7 +37,7 @@ def _unknown_version(version: int) -> str:
     return with_detail(
         CANONICAL_CODE,
         f"the run has version {version} of the canonical form, and the leader "
-        f"knows {versions}; it goes on when a master of the version that began it leads",
+        f"knows {versions}; it continues when a master of the version that began it leads",
     )
 
 
@@ -76,7 +76,7 @@ class ActiveRun(msgspec.Struct):
         if version == CANONICAL_VERSION or version not in CANONICAL_VERSIONS:
             return ""
         return (
-            f"run {self.row.id} goes on by version {version} of the canonical form, as it began; "
+            f"run {self.row.id} continues with version {version} of the canonical form; "
             f"new runs have version {CANONICAL_VERSION}"
         )
 

@@ -31,7 +31,7 @@ _TRANSFER: Final = frozenset(("transfer-encoding", "content-length"))
 _DECODED: Final = _TRANSFER | {"content-encoding"}
 _FORMS: Final = {
     "": "as received",
-    "decoded": "decoded: the engine does not tell the encoded bytes",
+    "decoded": "decoded: the engine does not give the encoded bytes",
     "rendered": "rendered: the document after its scripts, as a browser had it",
 }
 

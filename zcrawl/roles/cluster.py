@@ -4,7 +4,6 @@ for masters. Wiring only.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from zcrawl.config import Config
 from zcrawl.errors import ConfigError, UnreachableError
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model.reasons.cluster import CONSUL_AWAY, NO_MASTER
+from zcrawl.runtime.threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from zcrawl.coord.agents.consul_client import ConsulSettings
@@ -92,7 +92,8 @@ async def find_masters(config: Config) -> list[Endpoints]:
     """Find the masters, healthy ones first: from Consul, or by asking one of them."""
     if not config.consul.address:
         return await ask_for_masters(config.cluster.masters, client_keys(config))
-    masters = await asyncio.to_thread(_registered_masters, config)
+    # Not `asyncio.to_thread`: a program that ends would wait for a Consul that does not answer.
+    masters = await in_daemon_thread(lambda: _registered_masters(config), "zcrawl-consul")
     if not masters:
         raise UnreachableError(
             f"no master of the cluster {config.cluster.name!r} is registered in Consul at "

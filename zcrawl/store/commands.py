@@ -272,7 +272,10 @@ class RunsBegun(msgspec.Struct, frozen=True):
 
 
 class ChangeJob(msgspec.Struct, frozen=True):
-    """Change the state of a job. DELETED also deletes all its runs and frees its name."""
+    """Change the state of a job. DELETED also deletes all its runs and frees its name.
+
+    `seen`: the runs that were shown when the deletion was confirmed; it is refused if there are
+    others. One that is gone meanwhile does not matter."""
 
     epoch: int
     request: str
@@ -280,10 +283,11 @@ class ChangeJob(msgspec.Struct, frozen=True):
     state: JobState
     now: float
     client_action: ClientAction | None = None
+    seen: tuple[int, ...] | None = None
 
 
 class JobChanged(msgspec.Struct, frozen=True):
-    """Outcome of ChangeJob. `refused`: no_such_job."""
+    """Outcome of ChangeJob. `refused`: no_such_job, unseen_runs: `runs` has those."""
 
     refused: str
     row: DefinitionRow | None

@@ -20,7 +20,7 @@ from zcrawl.model.reasons.usage import BAD_SPEC
 from zcrawl.model.rows import DefinitionRow, RunRow
 from zcrawl.model.spec import FAIL_ABOVE, UNREADABLE, Duplicates, OutputSpec, Recrawl
 from zcrawl.model.states import RequestState, RunState
-from zcrawl.store.commands import Change, SetDrain
+from zcrawl.store.commands import Change, ChangeJob, SetDrain
 from zcrawl.submit.outputs import targets
 from zcrawl.submit.read import file_stem
 
@@ -153,6 +153,11 @@ def skip_reason(state: RunState, reason: str) -> str:
 def run_reply(row: RunRow, changed: int) -> dict[str, Any]:
     """Return the answer to an action on a run; a repeated request gets the same answer."""
     return {"job": row.job, "run": row.id, "state": str(row.state), "changed": changed}
+
+
+def is_unseen(run: int, command: ChangeJob) -> bool:
+    """Return whether a run would be deleted that nobody has seen."""
+    return command.seen is not None and run not in command.seen
 
 
 def job_reply(job: DefinitionRow, runs: Sequence[RunRow], changed: int) -> dict[str, Any]:

@@ -170,7 +170,7 @@ async def test_unfinished_runs_are_told_with_the_command_that_goes_on(tmp_path: 
     """A new crawl in the same folder pauses old ones, and does not keep that to itself."""
     cluster = FakeCluster([row(run=5, name="old", state="paused")], [row()], [row(**DONE)])
     _, notes = await crawl(cluster, plan(tmp_path))
-    assert notes[0] == f"unfinished and paused: old; go on with `{resume_command(tmp_path)}`"
+    assert notes[0] == f"unfinished and paused: old; continue with `{resume_command(tmp_path)}`"
 
 
 async def test_one_interrupt_drains_saves_and_prints_the_command_that_resumes(
@@ -184,7 +184,7 @@ async def test_one_interrupt_drains_saves_and_prints_the_command_that_resumes(
     assert code == 130
     assert cluster.calls == ["drain", "flush"]
     assert "finishing 4 requests in flight; press Ctrl-C again to stop now" in recorder.notes
-    assert recorder.notes[-1] == f"saved; go on with: zcrawl crawl --resume --data {tmp_path}"
+    assert recorder.notes[-1] == f"saved; continue with: zcrawl crawl --resume --data {tmp_path}"
 
 
 async def test_a_store_that_keeps_failing_stops_the_crawl_by_its_name(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ async def test_a_store_that_keeps_failing_stops_the_crawl_by_its_name(tmp_path: 
         await session.run()
     assert caught.value.code == "disk_full"
     assert caught.value.exit_code == 1
-    assert recorder.notes[-1] == f"go on with: {resume_command(tmp_path)}"
+    assert recorder.notes[-1] == f"continue with: {resume_command(tmp_path)}"
 
 
 async def test_a_leader_that_fails_at_every_try_stops_the_crawl_by_its_name(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_a_leader_that_fails_at_every_try_stops_the_crawl_by_its_name(tmp_
     with pytest.raises(ZcrawlError, match=r"6 times in a row .* KeyError: 7") as caught:
         await session.run()
     assert (caught.value.code, caught.value.exit_code) == ("machine_error", 1)
-    assert recorder.notes[-1] == f"go on with: {resume_command(tmp_path)}"
+    assert recorder.notes[-1] == f"continue with: {resume_command(tmp_path)}"
 
 
 async def test_a_store_that_fails_for_a_moment_stops_nothing(tmp_path: Path) -> None:

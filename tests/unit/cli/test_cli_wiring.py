@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import io
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from zcrawl.cli import output
 from zcrawl.cli.commands.up import describe
 from zcrawl.cli.interrupt import Interrupt
 from zcrawl.cli.main import run
@@ -227,6 +229,45 @@ def test_actions_reach_the_running_cluster_or_one_of_their_own(
     assert run([action, "x"]) == 0
     assert world.asked == [("act", {"ref": "x", "action": action})]
     assert [workers for _, workers, _ in world.made] == [-1 if live else 0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sent"),
+    [([], {"ref": "3", "runs": [7]}), (["--run", "7"], {"ref": "3", "run": 7})],
+)
+def test_a_deletion_is_confirmed_on_a_terminal_and_names_the_runs_that_were_shown(
+    world: World,
+    flags: list[str],
+    sent: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Anything but a yes deletes nothing, exit 1. The question names job, run, state and loss."""
+    world.live = True
+    monkeypatch.setattr(output, "can_confirm", lambda: True)
+    for typed in ("\n", "n\n", "", "yy\n"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        assert run(["delete", "x", *flags]) == 1
+        assert [op for op, _ in world.asked] == ["job"]
+        world.asked.clear()
+    told = capsys.readouterr().err
+    assert "job 3 x" in told
+    assert "run 7 completed" in told
+    assert "2 pages and 2 items" in told
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert run(["delete", "x", *flags]) == 0
+    assert world.asked[-1] == ("act", {"action": "delete", **sent})
+
+
+@pytest.mark.parametrize("flags", [["--yes"], ["--json"]])
+def test_a_deletion_asks_nothing_where_nobody_can_or_wants_to_answer(
+    world: World, flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--json` is for programs."""
+    world.live = True
+    monkeypatch.setattr(output, "can_confirm", lambda: True)
+    assert run(["delete", "x", *flags]) == 0
+    assert world.asked == [("act", {"ref": "x", "action": "delete"})]
 
 
 def test_nodes_and_drain_need_a_running_cluster(

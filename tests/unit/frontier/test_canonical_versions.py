@@ -64,7 +64,7 @@ def test_a_run_of_an_older_version_goes_on_by_its_own_rules(
     active = story.leader.state.runs.active[1]
     assert active.rules.version == active.config().canonical == CANONICAL_VERSION
     (note,) = [entry for entry in story.notes if entry.name == "run_of_another_version"]
-    assert f"goes on by version {CANONICAL_VERSION}" in note.detail
+    assert f"continues with version {CANONICAL_VERSION}" in note.detail
 
 
 def test_a_run_of_an_unknown_version_waits_by_name() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.machine_tools import LeaderStory, spec, urls
 from zcrawl.mesh.messages import Reply
 from zcrawl.model.states import RunState
+from zcrawl.store.commands import ChangeJob
 
 SUBMIT = {"spec": msgspec.to_builtins(spec()), "mode": "again", "seeds": urls(2)}
 
@@ -78,3 +79,53 @@ def test_a_run_that_the_job_does_not_have_is_refused(op: str) -> None:
     ask(story, "act", ref="job", action="delete", run=2)
     assert ask(story, op, **args, run=2).data["code"] == "no_such_run"
     assert ask(story, "job", ref="job").data["run"] == 1
+
+
+def test_a_job_is_deleted_only_with_the_runs_that_the_client_has_seen() -> None:
+    """A run that the request does not name is kept, and so are all others."""
+    story = two_runs()
+    reply = ask(story, "act", ref="job", action="delete", runs=[1])
+    assert not reply.ok
+    assert reply.data["code"] == "unseen_runs"
+    assert "run 2" in reply.data["message"]
+    assert "nothing was deleted" in reply.data["message"]
+    assert set(states(story).values()) == {RunState.PENDING}
+    assert ask(story, "act", ref="job", action="delete", runs=[1, 2]).data["changed"] == 2
+
+
+def test_a_run_that_is_gone_already_does_not_stop_a_deletion() -> None:
+    """Nothing is lost that the client has not seen."""
+    story = two_runs()
+    ask(story, "act", ref="job", action="delete", run=1)
+    assert ask(story, "act", ref="job", action="delete", runs=[1, 2]).ok
+    assert set(states(story).values()) <= {RunState.DELETED}
+
+
+def test_a_run_that_starts_while_a_deletion_is_stored_prevents_it() -> None:
+    """The transaction that deletes compares the runs that were seen with those that are there."""
+    story = two_runs()
+    story.hold = lambda what: isinstance(what, ChangeJob)
+    story.ask("act", "delete", ref="job", action="delete", runs=[1, 2])
+    (command,) = story.held
+    story.held = []
+    ask(story, "submit", **SUBMIT)
+    story.run(command)
+    assert story.replies[-1].data["code"] == "unseen_runs"
+    assert set(states(story).values()) == {RunState.PENDING}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"action": "pause", "runs": [2]},
+        {"action": "delete", "run": 2, "runs": [2]},
+        {"action": "delete", "runs": ["x"]},
+        {"action": "delete", "runs": 2},
+    ],
+)
+def test_runs_go_with_the_deletion_of_a_whole_job(args: dict[str, Any]) -> None:
+    """A list that would not be checked is refused, and so is one that is not of numbers."""
+    story = two_runs()
+    reply = ask(story, "act", ref="job", **args)
+    assert reply.data.get("code") == "bad_request"
+    assert set(states(story).values()) == {RunState.PENDING}

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.desk_tools import FAILED, SLOW, answer, leading
 from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
+from zcrawl.dispatch.limits import NAMES
 from zcrawl.errors import RetryClass
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.snapshot import published
@@ -219,6 +220,16 @@ def test_a_host_that_behaves_badly_says_so(manner: Manner, code: str) -> None:
     story.leader.state.planner.learn_pace(host, story.now + 60.0, 0.0, manner)
     row = answer(story, "hosts")["rows"][0]
     assert (row["why"], bool(row["reason"])) == (code, True)
+
+
+def test_one_host_and_several_that_are_down_are_called_by_the_same_words() -> None:
+    """By these words the console finds the jobs that wait for such a host."""
+    story = leading(*urls(30), politeness=SLOW)
+    host = next(iter(story.leader.state.planner.hosts))
+    manner = Manner(failures=5, opens=1)
+    story.leader.state.planner.learn_pace(host, story.now + 60.0, 0.0, manner)
+    reason = answer(story, "hosts")["rows"][0]["reason"]
+    assert reason.partition(",")[0] == NAMES["away"]
 
 
 def test_failures_are_grouped_by_run_host_and_reason() -> None:

@@ -130,7 +130,7 @@ async def run_plan(
 
     def farewell() -> str:
         display.close()  # else the terminal keeps its cursor hidden
-        return f"stopped; go on with: {resume_command(plan.data)}"
+        return f"stopped; continue with: {resume_command(plan.data)}"
 
     with Interrupt(farewell) as interrupt:
         cluster = EmbeddedCluster(

@@ -101,7 +101,7 @@ def show_job(settings: Settings, view: dict[str, Any]) -> int:
     else:
         output.fields(readable({**view, "reason": with_remedy(view)}))
         if view["state"] == connect.STOPPED:
-            output.note(f"nobody runs it now; go on with: {resume_hint(settings.data)}")
+            output.note(f"no process runs it now; continue with: {resume_hint(settings.data)}")
     return int(view["state"] == RunState.FAILED)
 
 
@@ -199,7 +199,7 @@ def _examples(view: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _act(settings: Settings, ref: str, action: str, **only: str | int | None) -> int:
+def _act(settings: Settings, ref: str, action: str, **only: str | int | list[int] | None) -> int:
     from zcrawl.cli import connect, output
     from zcrawl.runtime.loop import run_async
 
@@ -240,7 +240,7 @@ def _act_on(settings: Settings, ref: str, tag: str, run: int | None, action: str
     if ref and tag:
         raise UsageError(f"both a job ({ref}) and --tag {tag} were given; give one of them")
     if not ref and not tag:
-        crawl = "; `zcrawl crawl --resume` goes on with a crawl" if action == "resume" else ""
+        crawl = "; `zcrawl crawl --resume` continues a crawl" if action == "resume" else ""
         raise UsageError(f"give a job's id or name, or --tag NAME{crawl}")
     if tag and run is not None:
         raise UsageError(f"--run {run} is a run of one job; --tag {tag} means several jobs")
@@ -339,13 +339,43 @@ def _cancel_offline(settings: Settings, ref: str, run: int | None) -> int:
 @click.option(
     "--run", type=click.IntRange(1), metavar="N", help="Only this run. [default: all of the job]"
 )
+@click.option("--yes", is_flag=True, help="Do not ask before it is deleted.")
 @common
-def delete_command(settings: Settings, ref: str, run: int | None) -> int:
+def delete_command(settings: Settings, ref: str, run: int | None, yes: bool) -> int:
     """End a job, or one of its runs, and remove its data.
 
     Its items, pages and requests are removed from the database. Output files stay.
+    On a terminal it names what is lost, and asks first.
     """
-    return _act(settings, ref, "delete", run=run)
+    from zcrawl.cli import connect, output
+    from zcrawl.runtime.loop import run_async
+
+    if yes or settings.json or not output.can_confirm():
+        return _act(settings, ref, "delete", run=run)
+    view = run_async(connect.job(settings, ref, run))
+    runs = [row for row in view["runs"] if run in (None, row["run"])]
+    if not output.confirm(_deletion_text(view, runs, run)):
+        output.note("nothing was deleted")
+        return 1
+    seen = [row["run"] for row in runs] if run is None else None
+    return _act(settings, str(view["job"]), "delete", run=run, runs=seen)
+
+
+MOST_RUNS_NAMED = 4
+
+
+def _deletion_text(view: dict[str, Any], runs: list[dict[str, Any]], run: int | None) -> str:
+    """Return the question: job, runs, states, and what is lost."""
+    from zcrawl.cli import output
+
+    job = f"job {view['job']} {view['name']}"
+    what = f"run {run} of {job}" if run is not None else f"{job} with all its runs"
+    named = [f"run {row['run']} {row['state']}" for row in runs[:MOST_RUNS_NAMED]]
+    if len(runs) > MOST_RUNS_NAMED:
+        named.append(f"{len(runs) - MOST_RUNS_NAMED:,} more")
+    pages, items = (sum(row[name] for row in runs) for name in ("pages", "items"))
+    lost = f"{output.plural(pages, 'page')} and {output.plural(items, 'item')}"
+    return f"delete {what} ({', '.join(named)}) and its data: {lost}?"
 
 
 @click.command("retry", cls=Command)

@@ -197,7 +197,7 @@ async def _submit(
         except asyncio.CancelledError:
             job = reply["job"]
             output.note(
-                f"job {job} goes on; zcrawl job {job} shows it, zcrawl cancel {job} ends it"
+                f"job {job} continues; zcrawl job {job} shows it, zcrawl cancel {job} ends it"
             )
             raise
     reasons = view if view["run"] == reply["run"] else {}

@@ -31,11 +31,25 @@ from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.reads import wanted_run
 from zcrawl.master.events import Execute, MasterEffects
 from zcrawl.master.leader_state import LeaderState
-from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_HOST, NO_SUCH_NODE, SPREAD
+from zcrawl.model.reasons.cluster import (
+    BAD_REQUEST,
+    NO_SUCH_HOST,
+    NO_SUCH_NODE,
+    SPREAD,
+    UNSEEN_RUNS,
+)
 from zcrawl.model.rows import RunRow
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import NodeState
-from zcrawl.store.commands import ClientAction, Loaded, RetryDead, RetryRow, SetDrain, SetWish
+from zcrawl.store.commands import (
+    ClientAction,
+    JobChanged,
+    Loaded,
+    RetryDead,
+    RetryRow,
+    SetDrain,
+    SetWish,
+)
 from zcrawl.store.queries import JobRow
 from zcrawl.submit.read import to_json
 from zcrawl.submit.validate import spec_from_dict
@@ -57,12 +71,35 @@ def tuned_spec(job: JobRow, args: Arguments) -> tuple[RunRow, bytes]:
     return run, to_json(spec)
 
 
+def seen_runs(args: Arguments) -> tuple[int, ...] | None:
+    """Return the runs that the client saw when the deletion of a job was confirmed."""
+    if args.get("runs") is None:
+        return None
+    if args.text("action") != "delete" or args.get("run") is not None:
+        raise RefusedError("runs goes with delete, and without run", code=BAD_REQUEST)
+    seen = args.sequence("runs")
+    if not all(isinstance(number, int) for number in seen):
+        raise RefusedError("act: runs must be numbers of runs", code=BAD_REQUEST)
+    return tuple(seen)
+
+
+def unseen_runs(done: JobChanged) -> RefusedError:
+    """Return the refusal of a deletion of which not all runs were seen."""
+    numbers = ", ".join(str(row.id) for row in done.runs)
+    name = done.row.name if done.row is not None else ""
+    return RefusedError(
+        f"job {name!r} also has run {numbers}, which was not shown when its deletion was "
+        "confirmed; nothing was deleted. Look at the job, and delete it again.",
+        code=UNSEEN_RUNS,
+    )
+
+
 def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:
     """Which epoch ends, and which one is now. It is named, so that it can be asked again: the next
     leader keeps its own."""
     if args.get("epoch") is None:
         raise RefusedError(
-            "name the epoch that is to end (`zcrawl nodes` tells it)", code=BAD_REQUEST
+            "name the epoch that is to end (`zcrawl nodes` shows it)", code=BAD_REQUEST
         )
     return {"leader": state.me, "epoch": args.integer("epoch"), "now": state.epoch}
 

@@ -36,7 +36,13 @@ from zcrawl.master.events import Ask, Execute, MasterEffects, Note, StepDown
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import live_run, nodes_view
 from zcrawl.mesh.messages import ClientRequest
-from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_LEADER, NO_SUCH_RUN, UNKNOWN_OP
+from zcrawl.model.reasons.cluster import (
+    BAD_REQUEST,
+    NO_LEADER,
+    NO_SUCH_RUN,
+    UNKNOWN_OP,
+    UNSEEN_RUNS,
+)
 from zcrawl.model.reasons.skip import CANCELLED, DELETED
 from zcrawl.model.reasons.usage import NO_SEEDS
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
@@ -291,9 +297,10 @@ class Desk:
         job = reads.the_job(job_list, pending.request)
         action = pending.args.text("action")
         run_number = reads.wanted_run(pending.args)
+        seen = actions.seen_runs(pending.args)
         if action == "delete" and run_number is None:
             pending.count = len(present_runs(job)) or 1
-            self._change_job(pending, job, JobState.DELETED, now, effects)
+            self._change_job(pending, job, JobState.DELETED, now, effects, seen)
             return
         run = chosen_run(job, run_number)
         if action in ("retry", "resume"):
@@ -329,7 +336,13 @@ class Desk:
         self._change_job(pending, job, JOB_STATES[name], now, effects)
 
     def _change_job(
-        self, pending: Pending, job: JobRow, state: JobState, now: float, effects: MasterEffects
+        self,
+        pending: Pending,
+        job: JobRow,
+        state: JobState,
+        now: float,
+        effects: MasterEffects,
+        seen: tuple[int, ...] | None = None,
     ) -> None:
         client_action = self._client_action(pending, now)
         effects.append(
@@ -341,6 +354,7 @@ class Desk:
                     state,
                     client_action.at,
                     client_action,
+                    seen,
                 )
             )
         )
@@ -348,11 +362,14 @@ class Desk:
     def _job_changed(
         self, pending: Pending, done: JobChanged, now: float, effects: MasterEffects
     ) -> None:
-        for changed in done.runs:
-            self._state.put_run(changed, now, effects)
+        if done.refused == UNSEEN_RUNS:
+            self._refuse(pending, actions.unseen_runs(done), effects)
+            return
         if done.row is None:
             self._refuse(pending, replies.refusal(done.refused, 0, 0), effects)
             return
+        for changed in done.runs:
+            self._state.put_run(changed, now, effects)
         sentence = idempotency.deed(pending.request, done.row.name)
         state = done.row.state
         effects.append(Note(f"job_{state}", sentence))

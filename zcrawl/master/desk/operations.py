@@ -184,6 +184,7 @@ declare(
     _REF,
     Argument("action", Type.TEXT, required=True, about="pause, resume, cancel, delete, retry"),
     Argument("run", Type.INTEGER, about="else all live runs; retry: the newest; delete: the job"),
+    Argument("runs", Type.LIST, about="with delete of a job: refused if it has others"),
     Argument("reason", Type.TEXT, default="", about="with retry"),
     Argument("host", Type.INTEGER, default=0, about="id, with retry"),
     right=Right.OPERATOR,
@@ -199,7 +200,7 @@ declare(
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.change_job),
-    answer="job, state, changed; runs go on",
+    answer="job, state, changed; its runs are not affected",
     audited=True,
 )
 declare(
@@ -218,7 +219,7 @@ declare(
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.tune),
-    answer="as act; the run's spec has the new pace, workers are told with their next ASSIGN",
+    answer="as act; the run's spec has the new pace, workers get it with their next ASSIGN",
     audited=True,
 )
 declare(

@@ -184,7 +184,9 @@ class Following:
             raise self._hangs(f"{what} has not returned for {limit_s:.0f} s") from None
 
     def _hangs(self, what: str) -> StoreUnavailable:
-        text = f"{self.path}: {what}; its items wait in the database, other outputs go on"
+        text = (
+            f"{self.path}: {what}; its items stay in the database, other outputs are still written"
+        )
         return StoreUnavailable(text, code=OUTPUT_TIMEOUT)
 
     async def _close_sink(self) -> None:

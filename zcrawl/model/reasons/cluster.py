@@ -93,6 +93,11 @@ NAME_EXISTS: Final = refusal(
     "A job of this name exists.",
     "--update replaces its spec and runs it, --again runs it as it is.",
 )
+UNSEEN_RUNS: Final = refusal(
+    "unseen_runs",
+    "The job has a run that was not shown when its deletion was confirmed.",
+    "`zcrawl job JOB` lists its runs. Delete the job again if that run may go, too.",
+)
 RUN_ENDED: Final = refusal(
     "run_ended",
     "The run has ended, so it cannot be changed.",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED
+from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED, UNSEEN_RUNS
 from zcrawl.model.reasons.failure import QUARANTINED
 from zcrawl.model.reasons.skip import CANCELLED, DELETED
 from zcrawl.model.rows import RunRow
@@ -32,7 +32,14 @@ from zcrawl.store.commands import (
     Swept,
     TuneRun,
 )
-from zcrawl.store.rules import MISSING_STATUSES, crash_detail, duplicates_of, job_reply, skip_reason
+from zcrawl.store.rules import (
+    MISSING_STATUSES,
+    crash_detail,
+    duplicates_of,
+    is_unseen,
+    job_reply,
+    skip_reason,
+)
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.examples import Examples
 from zcrawl.store.sql.idempotency import given_before, keep_request, keep_run_reply
@@ -99,6 +106,9 @@ def change_job(session: Session, command: ChangeJob) -> JobChanged:
     if command.state is JobState.DELETED:
         select = "SELECT id FROM runs WHERE job = ? AND state <> 'deleted'"
         runs = load_runs(session, [id for (id,) in session.all(select, (job.id,))])
+        unseen = [run.row() for id, run in runs.items() if is_unseen(id, command)]
+        if unseen:
+            return JobChanged(UNSEEN_RUNS, job, unseen)
         change = ChangeRun(
             command.epoch, command.request, 0, RunState.DELETED, DELETED, command.now
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED
+from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED, UNSEEN_RUNS
 from zcrawl.model.reasons.failure import QUARANTINED
 from zcrawl.model.reasons.skip import CANCELLED, DELETED
 from zcrawl.model.states import JobState, RequestState, RunState
@@ -27,7 +27,7 @@ from zcrawl.store.commands import (
     Swept,
     TuneRun,
 )
-from zcrawl.store.rules import MISSING_STATUSES, crash_detail, job_reply, skip_reason
+from zcrawl.store.rules import MISSING_STATUSES, crash_detail, is_unseen, job_reply, skip_reason
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store import intents
 from zcrawl.testing.store.known import forget, remember_unasked
@@ -78,6 +78,9 @@ def change_job(tables: Tables, command: ChangeJob) -> JobChanged:
     if command.state is JobState.DELETED:
         runs = [run for run in tables.runs.values() if run.job is job]
         deleted = [run for run in runs if run.state is not RunState.DELETED]
+        unseen = [run.row() for run in deleted if is_unseen(run.id, command)]
+        if unseen:
+            return JobChanged(UNSEEN_RUNS, job.row(), unseen)
         change = ChangeRun(
             command.epoch, command.request, 0, RunState.DELETED, DELETED, command.now
         )

@@ -108,7 +108,7 @@ def _by_code(code: int, text: str, where: str, user: str, database: str) -> Stor
     if code in _CROWDED:
         return StoreUnavailable(f"{message}: raise max_connections", code=TOO_MANY_CONNECTIONS)
     if code in _FULL:
-        return DiskFull(f"{message}: free some space on the server, then go on")
+        return DiskFull(f"{message}: free some space on the server, then continue")
     if code == DUPLICATE_KEY:
         # The fenced leader is the only writer, so a duplicate key means that its memory differs
         # from the database. Nothing was applied, but it must reload.

@@ -242,7 +242,7 @@ class SqliteDialect:
         extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         code = _code(error)
         if code == sqlite3.SQLITE_FULL or (code in _OF_THE_DISK and is_full(self._path)):
-            return DiskFull(f"{self.where}: the disk is full; free some space, then go on")
+            return DiskFull(f"{self.where}: the disk is full; free some space, then continue")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return StoreCorrupt(
                 f"{self.where} is damaged or no database ({error}); restore it from a backup, or "
