@@ -20,6 +20,7 @@ import math
 
 import msgspec
 
+from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Asker, Clan, LimitGroup
 from zcrawl.frontier.pace import Demand, Pace, combined_demand
 from zcrawl.model.host import Manner
@@ -354,6 +355,11 @@ class HostState(msgspec.Struct):
     def end_trial(self, row: QueuedRow) -> None:
         """Remove a crash suspect that was leased or is settled."""
         self.trials.remove(row)
+
+    def is_open_to(self, worker: WorkerInfo) -> bool:
+        """Return whether the worker may still get requests of the host."""
+        part = self.parts.get(worker.name)
+        return worker.usable and part is not None and part.granted > 0
 
     # ------------------------------------------------------------ groups
 

@@ -45,13 +45,14 @@ from zcrawl.dispatch.leases import Lease, Leases
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.shared_limits import NEAR_S
+from zcrawl.dispatch.task_planner import TaskPlanner
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.mesh.messages import Assignment
 from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName, worker_of
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
-from zcrawl.model.rows import QueuedRow
+from zcrawl.model.rows import NO_HOST, QueuedRow
 
 
 class WorkerBatch(msgspec.Struct):
@@ -97,11 +98,17 @@ class Planner:
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
         self._plan = DispatchPlan()
         self.overdue: set[int] = set()  # requests to end, because all their attempts were lost
+        self.tasks = TaskPlanner(
+            tables, self._trials, self._may_start, self.overdue, self._send_task
+        )
 
     # ------------------------------------------------------------ hosts and runs
 
     def lane_opened(self, run: int, host_id: int) -> None:
         """Count a run's demand on a host, because the run has rows of it now."""
+        if host_id == NO_HOST:
+            self.tasks.lane_opened(run)
+            return
         host = self.hosts[host_id]
         if run not in host.runs:
             host.add_run(run)
@@ -110,6 +117,7 @@ class Planner:
 
     def run_ended(self, run: int) -> None:
         """Remove an ended run from all hosts."""
+        self.tasks.run_ended(run)
         for host in self.hosts.values():
             if run in host.runs:
                 host.run_ended(run)
@@ -121,6 +129,7 @@ class Planner:
 
     def run_freed(self, run: int) -> None:
         """Wake the hosts of a run that was resumed or may fetch more of its max_pages."""
+        self.tasks.run_freed(run)
         for host in self.hosts.values():
             if run in host.runs:
                 self.wake(host.id)
@@ -164,13 +173,15 @@ class Planner:
 
     def next_due_at(self) -> float:
         """Return when `plan` has to be called again."""
-        return min(self._due[0][0] if self._due else math.inf, self.groups.next_due_at())
+        due_at = self._due[0][0] if self._due else math.inf
+        return min(due_at, self.groups.next_due_at(), self.tasks.next_due_at())
 
     # ------------------------------------------------------------ workers
 
     def process_joined(self, name: ProcessName, now: float) -> None:
         """Look at all hosts again, because the new process may own some of them."""
         self.granter.process_joined(name, now)
+        self.tasks.workers_changed()
         for host in self.hosts.values():
             self.wake(host.id)
 
@@ -191,6 +202,7 @@ class Planner:
 
     def worker_drained(self, worker: WorkerInfo) -> None:
         """Move hosts away from a drained worker, or back after it was undrained."""
+        self.tasks.workers_changed()
         for host in self.hosts.values():
             if not worker.drained or worker.name in host.parts:
                 self.granter.dirty[host.id] = None
@@ -198,6 +210,7 @@ class Planner:
 
     def worker_lacks(self, run: int) -> None:
         """Move the hosts of a run, because a worker lacks the run's code or plugin."""
+        self.tasks.workers_changed()
         for host in self.hosts.values():
             if run in host.runs:
                 self.granter.dirty[host.id] = None
@@ -254,6 +267,9 @@ class Planner:
 
     def lease_left(self, worker: WorkerInfo, row: QueuedRow) -> None:
         """Note that a worker no longer holds a request of a host."""
+        if row.host == NO_HOST:
+            self.tasks.lease_left(row)
+            return
         host = self.hosts.get(row.host)
         if host is None:
             return
@@ -275,6 +291,8 @@ class Planner:
 
     def lease_adopted(self, worker: WorkerInfo, row: QueuedRow) -> None:
         """Count a request that a worker already held when it joined."""
+        if row.host == NO_HOST:
+            return
         host = self.hosts[row.host]
         self.groups.leases_changed(host, +1)
         if (part := host.parts.get(worker.name)) is not None:
@@ -289,12 +307,16 @@ class Planner:
         next one must hold nothing else.
         """
         host = self.hosts.get(row.host)
-        if host is not None:
+        if row.host == NO_HOST:
+            self._trials.put(self.tasks, row, alone)
+        elif host is not None:
             self._trials.put(host, row, alone)
             self.wake(row.host)
 
     def forget_trial(self, host_id: int, seq: int) -> QueuedRow | None:
         """Take a suspect out of the trials and return its row, if it waits there."""
+        if host_id == NO_HOST:
+            return self._trials.forget(self.tasks, seq) if seq in self.trials else None
         host = self.hosts.get(host_id)
         return None if host is None or seq not in self.trials else self._trials.forget(host, seq)
 
@@ -325,6 +347,7 @@ class Planner:
                     host.unschedule()
                     self._dispatch(host, now)
             self._settle_dirty(now)  # hosts for which no owner was found
+        self.tasks.plan(now)
         return self._plan
 
     def _settle_dirty(self, now: float) -> None:
@@ -464,7 +487,26 @@ class Planner:
         *,
         ahead: bool = False,
     ) -> None:
-        """Open a lease for the row and add its assignment to the worker's batch."""
+        """Open a lease for the row of a host and add its assignment to the worker's batch."""
+        sending = self._lease(worker, row, now, verdict, ahead=ahead)
+        sending.hosts[host.id] = None
+        part.lease_opened()
+        self.groups.leases_changed(host, +1)
+
+    def _send_task(self, worker: WorkerInfo, row: QueuedRow, now: float, verdict: str) -> None:
+        """Open a lease for a task and add its assignment to the worker's batch."""
+        self._lease(worker, row, now, verdict)
+
+    def _lease(
+        self,
+        worker: WorkerInfo,
+        row: QueuedRow,
+        now: float,
+        verdict: str = "",
+        *,
+        ahead: bool = False,
+    ) -> WorkerBatch:
+        """Open a lease and return the worker's batch with its assignment."""
         sending = self._batch_for(worker)
         n = self.leases.next_n()
         self.leases.open((self.epoch, n), row, worker, sending.number, now, ahead=ahead)
@@ -486,9 +528,7 @@ class Planner:
                 known=row.known,
             )
         )
-        sending.hosts[host.id] = None
-        part.lease_opened()
-        self.groups.leases_changed(host, +1)
+        return sending
 
     def _is_forgotten(self, host: HostState, now: float) -> bool:
         """Return whether a request could be sent, but nothing will wake the host in time."""
@@ -507,8 +547,11 @@ class Planner:
             assert not self._is_forgotten(host, now), (
                 f"host {host.id} has an open gate, and nothing wakes it"
             )
+        self.tasks.check_awake(now)
 
     def check(self) -> None:
         self.granter.check()
+        self.tasks.check()
         waiting = {row.seq for host in self.hosts.values() for row in host.trials}
+        waiting.update(row.seq for row in self.tasks.trials)
         assert waiting == self.trials, "the set of trials has exactly the suspects of all hosts"

@@ -93,12 +93,19 @@ class ActiveRun(msgspec.Struct):
         if code is None:
             spec = row.spec if given is self.spec else msgspec.json.encode(given)
             return RunConfig(
-                row.id, self.revision, spec, hosts, row.cookies, canonical=row.canonical
+                row.id,
+                self.revision,
+                spec,
+                hosts,
+                row.cookies,
+                canonical=row.canonical,
+                priority=self.spec.priority,
             )
         bare = msgspec.structs.replace(given, code=SpiderCode(code.sha256))
         spec = msgspec.json.encode(bare)
         return RunConfig(
-            row.id, self.revision, spec, hosts, row.cookies, code.sha256, row.canonical
+            *(row.id, self.revision, spec, hosts, row.cookies, code.sha256, row.canonical),
+            priority=self.spec.priority,
         )
 
     def code(self) -> Code | None:

@@ -2,7 +2,7 @@
 
 A message is two frames: a `Header` and a body. The header's `subject` names the request that a
 RESULT is about, so that a result whose body cannot be read can still be consumed (rule `bad
-results`). docs/protocol.md explains each message and the fifteen rules.
+results`). docs/protocol.md explains each message and the sixteen rules.
 
 Annotations here and in the modules that it takes types from are not strings, because msgspec would
 compile each of them again in every process, which was 30 ms of a start.
@@ -25,7 +25,7 @@ from zcrawl.model.host import Address, GroupShare, Manner, Number, RobotsFile, S
 from zcrawl.model.sitemap_request import has_sitemap_prio, label_nesting
 from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.states import Outcome
-from zcrawl.model.vitals import Slots, Vitals, WorkerVitals
+from zcrawl.model.vitals import Slots, TaskSlots, Vitals, WorkerVitals
 
 
 class MessageKind(enum.IntEnum):
@@ -169,6 +169,7 @@ class Hello(_Body, frozen=True):
     # (host, requests at a time) of hosts in `held`: in force until the WELCOME comes
     granted: Annotated[list[tuple[int, int]], _Held] = []
     life: int = 0  # number of its supervisor's life: restarting the node by hand ends its drain
+    task_slots: TaskSlots = 0  # tasks without a host at a time; older workers take none
 
 
 class Heartbeat(_Body, frozen=True):
@@ -357,6 +358,7 @@ class RunConfig(_Body, frozen=True):
     cookies: bytes = b""  # JSON: host → its cookies, as results brought them
     code: str = ""  # SHA-256 of the spider's file, which CODE brings
     canonical: int = 1  # version of the canonical form by which its keys are made
+    priority: int = 0  # of its job; higher goes first
 
 
 class RunConfigs(_Body, frozen=True):

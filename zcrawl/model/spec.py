@@ -314,6 +314,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: str = CRAWL  # or the name of a plugin that executes the job
     seeds: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # words that jobs are grouped by
+    priority: int = 0  # -100 to 100; higher goes first
+    concurrency: int = 0  # tasks without a host at the same time; 0: as many as workers take
     scope: Scope = Scope()
     politeness: Politeness = Politeness()
     traps: Traps = Traps()

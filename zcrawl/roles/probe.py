@@ -25,6 +25,7 @@ from zcrawl.fetch.wire.engine import HttpEngine
 from zcrawl.frontier.extra import REDIRECT, decode, encode, is_start
 from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group
 from zcrawl.frontier.scope import canonical_rules
+from zcrawl.frontier.tasks import is_task_id
 from zcrawl.frontier.url import (
     CANONICAL_VERSION,
     LinkResolver,
@@ -34,7 +35,7 @@ from zcrawl.frontier.url import (
     origin_of,
 )
 from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
-from zcrawl.model.spec import JobSpec
+from zcrawl.model.spec import CRAWL, JobSpec
 from zcrawl.model.states import Outcome
 from zcrawl.parse.charset import encoding_of
 from zcrawl.parse.page import is_html, parse_page
@@ -110,9 +111,13 @@ async def probe(
     not a seed counts as a page one step from a seed. Without seeds, it is the only seed."""
     keyring = Keyring(rights, os.environ)
     rules = canonical_rules(spec.scope, CANONICAL_VERSION)
-    start = canonicalize(url, rules)
-    seeds = [canonicalize(seed, rules) for seed in spec.seeds or (url,)]
-    hosts = sorted({origin_of(seed).partition("://")[2] for seed in seeds})
+
+    def is_id(seed: str) -> bool:
+        return spec.kind != CRAWL and is_task_id(seed)
+
+    start = url if is_id(url) else canonicalize(url, rules)
+    seeds = [seed if is_id(seed) else canonicalize(seed, rules) for seed in spec.seeds or (url,)]
+    hosts = sorted({origin_of(seed).partition("://")[2] for seed in seeds if not is_id(seed)})
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=hosts)
     page = Assignment(1, 1, 1, 1, start, 0 if start in seeds else 1, 1, None, label=label)
     async with HttpEngine() as plain:
@@ -134,7 +139,7 @@ async def probe(
         "requests": [_request(url, extra) for url, _, _, extra in result.requests],
         "sitemaps": [url for page_result in results for url, _ in page_result.sitemaps],
     }
-    if not is_start(start):
+    if not (is_start(start) or is_id(start)):
         report["guard"] = await _guard(context, start)
         report["robots"] = _robots(spec, recorder, start)
         report["scope"] = context.scope.verdict(start, page.depth) if page.depth else None

@@ -33,7 +33,7 @@ from zcrawl.submit.access import check_access
 from zcrawl.submit.code import check_code, check_engine, check_kind
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
-from zcrawl.submit.seeds import check_seed
+from zcrawl.submit.seeds import check_seed, seed_check
 from zcrawl.submit.tags import check_tags
 from zcrawl.text.patterns import lazy_pattern
 
@@ -66,6 +66,7 @@ FOREIGN_KEYS: Final = {
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
 MAX_RETRIES: Final = 100
+MAX_PRIORITY: Final = 100
 # The leader checks a job in its event loop, and again when it loads a run. Below these limits that
 # takes about 0.1 s.
 MAX_ENTRIES: Final = 10_000  # of all lists and tables together
@@ -85,6 +86,8 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
                 "start the job: zcrawl submit JOB.toml --update, or zcrawl crawl JOB.toml"
             )
         hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec, LATER_KEYS)
+        if hint == "concurrency" and data.get("kind", CRAWL) == CRAWL:
+            hint = "politeness.concurrency"  # the other one is for tasks
         meant = f"; did you mean {hint!r}?" if hint else ""
         raise JobError(f"{source}: unknown key {key!r}{meant}", code=UNKNOWN_KEY)
     try:
@@ -105,9 +108,10 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     check_name(spec.name)
     check_kind(spec, LATER_KINDS)
     check_tags(spec.tags)
+    check_kind_of_seed = seed_check(spec.kind)
     for number, seed in enumerate(spec.seeds if seeds else (), 1):
         try:
-            check_seed(seed)
+            check_kind_of_seed(seed)
         except BadUrl as error:
             raise JobError(f"seeds, entry {number}: {error}", code=error.code) from None
     _check_numbers(spec)
@@ -214,6 +218,17 @@ def check_name(name: str) -> None:
 
 def _check_numbers(spec: JobSpec) -> None:
     scope, politeness, fetch = spec.scope, spec.politeness, spec.fetch
+    if abs(spec.priority) > MAX_PRIORITY:
+        raise JobError(
+            f"priority is {spec.priority}; it must be {-MAX_PRIORITY} to {MAX_PRIORITY}, and "
+            "higher goes first"
+        )
+    _at_least(0, "concurrency", spec.concurrency)
+    if spec.concurrency and spec.kind == CRAWL:
+        raise JobError(
+            "concurrency limits the tasks of jobs of other kinds, and a crawl has pages; write "
+            "politeness.concurrency, for the requests to one host at a time"
+        )
     _at_least(0, "scope.max_depth", scope.max_depth)
     _at_least(1, "scope.max_pages", scope.max_pages)
     _at_least(1, "scope.max_pages_per_host", scope.max_pages_per_host)

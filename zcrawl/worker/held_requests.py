@@ -31,6 +31,8 @@ from zcrawl.frontier.pace import Pace
 from zcrawl.mesh.messages import Assignment, Grant, HeldLease
 from zcrawl.model.host import Manner
 from zcrawl.model.reasons.cluster import ANOTHER_HOST, NO_GRANT, OVER_CAPACITY
+from zcrawl.model.rows import NO_HOST
+from zcrawl.worker.held_tasks import HeldTasks
 from zcrawl.worker.host_health import HostManners
 from zcrawl.worker.results.attempt import Attempt
 from zcrawl.worker.shared_limits import GroupBook, Keys
@@ -98,10 +100,12 @@ class HostWork(msgspec.Struct):
 
 
 class Intake:
-    def __init__(self) -> None:
+    def __init__(self, task_slots: int = 0) -> None:
         self.held: dict[int, Held] = {}
         self.hosts: dict[int, HostWork] = {}
-        self.running = 0
+        self.tasks = HeldTasks(task_slots)  # those of `held` without a host
+        self.priorities: dict[int, int] = {}  # run → priority of its job, if it is not 0
+        self.running = 0  # without tasks
         self.groups = GroupBook()
         self._first_asked: dict[
             int, float
@@ -142,13 +146,20 @@ class Intake:
             host.manners.adopt(manner)
             host.renew_interval()
 
+    def set_priority(self, run: int, priority: int) -> None:
+        """Set the priority of a run's job; 0 is usual, and is not stored."""
+        if priority:
+            self.priorities[run] = priority
+        else:
+            self.priorities.pop(run, None)
+
     def void_grants(self) -> None:
         """Forget all grants so far."""
         for host in self.hosts.values():
             host.grant = msgspec.structs.replace(host.grant, concurrency=0)
         self._unconfirmed.clear()
 
-    def take(self, epoch: int, assignment: Assignment) -> str | None:
+    def take(self, epoch: int, assignment: Assignment, now: float = 0.0) -> str | None:
         """Take a request; return None, or the reason of a REJECT."""
         held = self.held.get(assignment.seq)
         if held is not None:
@@ -158,6 +169,13 @@ class Intake:
                 held.epoch, held.assignment = epoch, assignment
             return None
         host = self.hosts.get(assignment.host)
+        if assignment.host == NO_HOST:
+            if len(self.held) >= MOST_HELD or not self.tasks.slots:
+                return OVER_CAPACITY
+            self.held[assignment.seq] = Held(assignment, epoch)
+            priority = self.priorities.get(assignment.run, 0)
+            self.tasks.take(assignment.seq, priority, now)
+            return None
         if host is None or host.grant.concurrency == 0:
             return NO_GRANT
         if len(self.held) >= MOST_HELD:
@@ -212,6 +230,13 @@ class Intake:
                 started.append(held)
             self._schedule(host_id)
         return started, hops
+
+    def start_tasks(self, now: float, most: int) -> list[Held]:
+        """Return up to `most` tasks without a host to start now."""
+        started = [self.held[seq] for seq in self.tasks.start_due(most)]
+        for held in started:
+            held.started, held.started_at = True, now
+        return started
 
     def _take_next(self, host: HostWork) -> int:
         """Take the first request of the run whose turn it is."""
@@ -268,7 +293,7 @@ class Intake:
         So delays do not add up. A host without a pace needs no distance.
         """
         held = self.held.get(seq)
-        if held is not None and held.started:
+        if held is not None and held.started and held.assignment.host != NO_HOST:
             pace = self.hosts[held.assignment.host].pace
             if pace.interval_s:
                 pace.next_at = max(pace.next_at, now + pace.interval_s)
@@ -279,6 +304,9 @@ class Intake:
         held = self.held.pop(seq, None)
         if held is None:
             return None
+        if held.assignment.host == NO_HOST:
+            self.tasks.finish(seq)
+            return held
         host = self.hosts[held.assignment.host]
         if held.started:
             host.running -= 1
@@ -338,15 +366,18 @@ class Intake:
         return host.manners.news()
 
     def waiting_long(self, now: float) -> list[int]:
-        """Return requests whose host will not get a request soon."""
+        """Return requests whose host will not get a request soon, and tasks without a slot."""
+        tasks = self.tasks.waiting_long(now)
         late = {
             host_id
             for host_id, host in self.hosts.items()
             if host.queue and self._ready_at(host) > now + LONGEST_WAIT_S
         }
         if not late:
-            return []
-        return [s for s, h in self.held.items() if not h.started and h.assignment.host in late]
+            return tasks
+        return tasks + [
+            s for s, h in self.held.items() if not h.started and h.assignment.host in late
+        ]
 
     def next_in_s(self, host_id: int, now: float) -> float:
         host = self.hosts.get(host_id)
@@ -354,7 +385,7 @@ class Intake:
 
     def granted(self) -> list[tuple[int, int]]:
         """Return (host, requests at a time) of the hosts that have requests here."""
-        hosts = {held.assignment.host for held in self.held.values()}
+        hosts = {held.assignment.host for held in self.held.values()} - {NO_HOST}
         return [(host_id, self.hosts[host_id].grant.concurrency) for host_id in sorted(hosts)]
 
     def queued(self) -> list[int]:
@@ -401,10 +432,14 @@ class Intake:
 
     def check(self) -> None:
         queued = [seq for host in self.hosts.values() for seq in host.queue]
-        running = [seq for seq, held in self.held.items() if held.started]
+        tasks = {seq for seq, held in self.held.items() if held.assignment.host == NO_HOST}
+        held_running = {seq for seq, held in self.held.items() if held.started}
+        running = [seq for seq in self.held if seq in held_running and seq not in tasks]
+        self.tasks.check()
+        assert self.tasks.running == held_running & tasks and len(self.tasks) == len(tasks)
         assert len(queued) == len(set(queued)), "a request is queued once"
         assert set(queued).isdisjoint(running), "queued or running, never both"
-        assert set(queued) | set(running) == set(self.held), "held is queued or running"
+        assert set(queued) | set(running) | tasks == set(self.held), "held is queued or running"
         assert self.running == len(running) == sum(h.running for h in self.hosts.values())
         assert self._first_asked.keys() <= set(running), "first answers are of running requests"
         for key, group in self.groups.groups.items():

@@ -14,7 +14,15 @@ import msgspec
 
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
+from zcrawl.model.rows import (
+    NO_HOST,
+    HostRow,
+    NewLink,
+    QueuedRow,
+    RunCounters,
+    RunRow,
+    StoredRobots,
+)
 from zcrawl.model.states import RequestState, RunCause, RunState
 from zcrawl.store.rules import (
     RECALLED,
@@ -368,9 +376,11 @@ class Admission:
                 from zcrawl.store.sql.known import known_pages  # few runs remember any
 
                 self._remembered[run] = known_pages(session, record.job, keys)
+        origins.discard("")
         select = "SELECT origin, id FROM hosts WHERE origin IN ({})"
         hosts = session.all_in(select, (), [origin.encode() for origin in sorted(origins)])
         self._hosts: dict[str, int] = {origin.decode(): id for origin, id in hosts}
+        self._hosts[""] = NO_HOST
 
     def add(
         self, run: RunRecord, link: NewLink, depth: int, parent: int | None, parent_url: str | None
