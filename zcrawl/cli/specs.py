@@ -74,6 +74,13 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "N",
             "Requests at the same time per host.",
         ),
+        (
+            "--priority",
+            "priority",
+            click.IntRange(-100, 100),
+            "N",
+            "-100 to 100; jobs with a higher priority go first.",
+        ),
         ("--spider", "spider", str, "FILE.py:NAME", "The spider that reads the pages."),
         ("--timeout", "fetch.timeout", number, "S", "Seconds for one request."),
         ("--retries", "fetch.retries", count, "N", "How often a failed request is tried again."),

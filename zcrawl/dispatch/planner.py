@@ -30,7 +30,6 @@ The planner changes leases and grants. Its caller sends the messages.
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from functools import partial
 
@@ -42,6 +41,7 @@ from zcrawl.dispatch.gates import Gate, Gates, LeaderTables, could_start
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import HostState, Part
 from zcrawl.dispatch.leases import Lease, Leases
+from zcrawl.dispatch.parking import Parking
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.shared_limits import NEAR_S
@@ -94,7 +94,8 @@ class Planner:
         self.frontier, self.runs = frontier, runs
         self._due: list[tuple[float, int, int]] = []  # (moment, turn, host)
         self._turn = 0
-        self._parked: dict[ProcessName, dict[int, None]] = {}  # process → hosts that wait for it
+        self._parking = Parking()  # hosts that wait for a process
+        self._has_priorities = False  # a run with a priority other than 0 was seen
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
         self._plan = DispatchPlan()
         self.overdue: set[int] = set()  # requests to end, because all their attempts were lost
@@ -111,9 +112,24 @@ class Planner:
             return
         host = self.hosts[host_id]
         if run not in host.runs:
-            host.add_run(run)
+            host.add_run(run, self._priority(run))
             self.granter.renew_demand(host)
         self.wake(host_id)
+
+    def priority_changed(self, run: int) -> None:
+        """Apply the new priority of a run's job."""
+        priority = self._priority(run)
+        for host in self.hosts.values():
+            if run in host.runs:
+                host.set_priority(run, priority)
+                self.wake(host.id)
+        self.tasks.run_freed(run)
+
+    def _priority(self, run: int) -> int:
+        active = self.runs.get(run)
+        priority = 0 if active is None else active.spec.priority
+        self._has_priorities = self._has_priorities or priority != 0
+        return priority
 
     def run_ended(self, run: int) -> None:
         """Remove an ended run from all hosts."""
@@ -197,7 +213,7 @@ class Planner:
 
     def _unpark(self, name: ProcessName) -> None:
         """Wake the hosts that wait for a process."""
-        for host_id in self._parked.pop(name, {}):
+        for host_id in self._parking.take_all(name):
             self.wake(host_id)
 
     def worker_drained(self, worker: WorkerInfo) -> None:
@@ -216,18 +232,14 @@ class Planner:
                 self.granter.dirty[host.id] = None
 
     def _wake_parked(self) -> bool:
-        """Wake one parked host for each free credit; return whether any was woken.
-
-        One for each credit, because waking all of them for every result would be slow.
-        """
+        """Wake one parked host for each free credit; return whether any was woken."""
         called = False
-        for name, hosts in self._parked.items():
-            if not hosts:
-                continue
+        for name in self._parking.names():
             worker = self.roster.workers.get(worker_of(name))
-            if worker is not None and worker.name == name and worker.usable:
-                for host_id in list(itertools.islice(hosts, max(0, worker.credit))):
-                    del hosts[host_id]
+            if worker is None or worker.name != name or not worker.usable:
+                continue
+            if (credit := worker.credit) > 0:
+                for host_id in self._parking.take(name, credit):
                     self.wake(host_id)
                     called = True
         return called
@@ -340,15 +352,40 @@ class Planner:
         due = self._due
         # A woken host may not use the credit, so the parked ones are asked again.
         while self._wake_parked() or (due and due[0][0] <= now):
+            if self._has_priorities:
+                self._dispatch_by_priority(now)
             while due and due[0][0] <= now:
-                moment, _, host_id = heapq.heappop(due)
-                host = self.hosts[host_id]
-                if host.due_at == moment:  # otherwise an earlier entry was handled
-                    host.unschedule()
+                host = self._take_due()
+                if host is not None:
                     self._dispatch(host, now)
             self._settle_dirty(now)  # hosts for which no owner was found
         self.tasks.plan(now)
         return self._plan
+
+    def _take_due(self) -> HostState | None:
+        """Take the first host out of the heap; None if an earlier entry of it was handled."""
+        moment, _, host_id = heapq.heappop(self._due)
+        host = self.hosts[host_id]
+        if host.due_at != moment:
+            return None
+        host.unschedule()
+        return host
+
+    def _dispatch_by_priority(self, now: float) -> None:
+        """Dispatch the hosts that are due, the highest priority of their ready runs first.
+
+        So a scarce credit goes to them. It costs more than to take the hosts by their moments.
+        """
+        ready: list[tuple[int, int, int]] = []
+        due = self._due
+        while ready or (due and due[0][0] <= now):
+            while due and due[0][0] <= now:
+                host = self._take_due()
+                if host is not None:
+                    self._turn += 1
+                    heapq.heappush(ready, (-self.gates.rank(host), self._turn, host.id))
+            if ready:
+                self._dispatch(self.hosts[heapq.heappop(ready)[2]], now)
 
     def _settle_dirty(self, now: float) -> None:
         """Choose owners for the hosts whose parts may have to change."""
@@ -419,7 +456,7 @@ class Planner:
             row = self._next_row(host, worker, waiting or host.runs)
             if row is None:
                 if worker.reserved:  # kept free for a suspect: no credit until then
-                    self._parked.setdefault(worker.name, {})[host.id] = None
+                    self._parking.park(worker.name, host.id, self.gates.rank(host))
                 continue
             verdict = ATTEMPT_OVERDUE if row.seq in self.overdue else ""
             self._send(host, worker, part, row, now, verdict, ahead=ahead)
@@ -447,23 +484,24 @@ class Planner:
         """Return the owners that can take a request; park the host at those that cannot."""
         choice = self.gates.choice(host, ahead)
         for name in choice.waited_for:
-            self._parked.setdefault(name, {})[host.id] = None
+            self._parking.park(name, host.id, self.gates.rank(host))
         if choice.gate is Gate.NO_OWNER:
             self.granter.dirty[host.id] = None
         return choice.owners
 
     def _next_row(self, host: HostState, worker: WorkerInfo, runs: list[int]) -> QueuedRow | None:
-        """Return the next row for the worker: a crash suspect, or else of these runs in turn."""
+        """Return the next row for the worker: a crash suspect, or else of these runs, by priority
+        and in turn."""
         row = self._trials.next_row(host, worker) if host.trials else None
         if row is not None or worker.reserved:
             return row
-        for _ in range(len(host.runs)):
-            run = host.next_run()
+        for run in host.turns():
             if run not in runs:
                 continue
             may = self._may_start(run, worker) and self.verdicts.may_reserve_page(run, host)
             row = self.frontier.pop((run, host.id)) if may else None
             if row is not None:
+                host.took_turn(run)
                 return row
         return None
 
@@ -538,7 +576,7 @@ class Planner:
         if any(host.id in group.waiting for group in host.groups):
             return False  # a shared limit wakes it
         # A parked host may only be able to send early, because its pace went back.
-        parked = any(host.id in hosts for hosts in self._parked.values())
+        parked = self._parking.has(host.id)
         return not parked or bool(self.gates.choice(host, ahead=False).owners)
 
     def check_awake(self, now: float) -> None:

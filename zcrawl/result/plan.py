@@ -213,8 +213,11 @@ class ResultPlanner:
         retry = result.retry or RetryClass.PERMANENT
         # The jitter must be the same when the batch is planned again: it derives from the row.
         jitter = (result.seq * 2654435761 + result.attempt * 40503) % 1024 / 1024
+        spec = active.spec
         verdict = decide(
-            result.attempt, active.spec.fetch.retries, retry, result.retry_after_s, jitter
+            *(result.attempt, spec.fetch.retries, retry, result.retry_after_s, jitter),
+            backoff_s=spec.retry.backoff,
+            most_s=spec.retry.max_delay,
         )
         if isinstance(verdict, Retry):
             counted = retry is not RetryClass.POSTPONED

@@ -67,6 +67,7 @@ MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
 MAX_RETRIES: Final = 100
 MAX_PRIORITY: Final = 100
+MAX_DELAY_S: Final = 7 * 86_400  # between two attempts
 # The leader checks a job in its event loop, and again when it loads a run. Below these limits that
 # takes about 0.1 s.
 MAX_ENTRIES: Final = 10_000  # of all lists and tables together
@@ -86,8 +87,10 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
                 "start the job: zcrawl submit JOB.toml --update, or zcrawl crawl JOB.toml"
             )
         hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec, LATER_KEYS)
-        if hint == "concurrency" and data.get("kind", CRAWL) == CRAWL:
-            hint = "politeness.concurrency"  # the other one is for tasks
+        if data.get("kind", CRAWL) == CRAWL:  # the others are for tasks
+            hint = {"concurrency": "politeness.concurrency", "timeout": "fetch.timeout"}.get(
+                hint or "", hint
+            )
         meant = f"; did you mean {hint!r}?" if hint else ""
         raise JobError(f"{source}: unknown key {key!r}{meant}", code=UNKNOWN_KEY)
     try:
@@ -224,6 +227,12 @@ def _check_numbers(spec: JobSpec) -> None:
             "higher goes first"
         )
     _at_least(0, "concurrency", spec.concurrency)
+    _at_least(0, "expires", spec.expires)
+    _at_least(0, "timeout", spec.timeout)
+    if spec.timeout and spec.kind == CRAWL:
+        raise JobError("timeout is for the tasks of jobs of other kinds; write fetch.timeout")
+    _positive("retry.backoff", spec.retry.backoff)
+    _at_least(spec.retry.backoff, "retry.max_delay", spec.retry.max_delay, most=MAX_DELAY_S)
     if spec.concurrency and spec.kind == CRAWL:
         raise JobError(
             "concurrency limits the tasks of jobs of other kinds, and a crawl has pages; write "
@@ -255,7 +264,7 @@ def _check_numbers(spec: JobSpec) -> None:
     _at_least(0, "fetch.retries", fetch.retries, most=MAX_RETRIES)
 
 
-def _at_least(least: int, key: str, value: float | None, most: int = MAX_INT) -> None:
+def _at_least(least: float, key: str, value: float | None, most: int = MAX_INT) -> None:
     if value is None:
         return
     if not math.isfinite(value):

@@ -40,6 +40,7 @@ class Fetches:
                 world.happens_to(worker, 0.01, lambda: world.tell_worker(worker, ended))
                 return
         visit = world.web.start(assignment.url, worker.name, world.now)
+        visit.run = assignment.run
         worker.visits[assignment.seq] = visit
         took = world.rng.uniform(0.01, 0.4) if world.rng.random() < 0.9 else 6.0
         world.at(took, lambda: self.end_visit(visit))

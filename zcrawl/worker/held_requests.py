@@ -4,9 +4,10 @@ ASSIGN fills the queues. `start_due` takes requests out when a slot is free, the
 it, its grant has room and the permission to start is fresh. A cancel, a drain or a lost grant
 removes them too.
 
-Runs take turns on a host. Requests of a run are ordered by priority, attempt, depth and number,
-because a request that arrives later may be more urgent. Hosts that may start at the same moment
-take turns too.
+The run whose job has the highest priority goes first on a host, and runs of equal priority take
+turns. Requests of a run are ordered by their own priority, attempt, depth and number, because a
+request that arrives later may be more urgent. Hosts that may start at the same moment take turns
+too, unless their runs differ in priority.
 
 A request is held once, even if several assignments named it; a newer lease replaces the token. A
 lowered grant is in force, and is confirmed, when no more than that many of the host's requests run.
@@ -208,28 +209,58 @@ class Intake:
                 self.groups.hop(self.held[seq].groups, now)
                 hops.append(seq)
             self._schedule(host_id)
+        if self.priorities:
+            return self._start_by_priority(now, most), hops
         started: list[Held] = []
         while len(started) < most:
             host_id = self._next_due(self._timers, now)
             if host_id is None:
                 break
-            host = self.hosts[host_id]
-            host.scheduled = False
-            if host.groups and not self.groups.has_room(host.groups, host_id):
-                continue  # it is called when there is
-            if host.queue and host.has_room:
-                host.pace.take(now)
-                held = self.held[self._take_next(host)]
-                held.started, held.started_at = True, now
-                if host.manners.breaker.one_at_a_time:
-                    self._first_asked[held.assignment.seq] = now
-                held.groups, held.address = host.groups, host.grant.address
-                self.groups.start(held.groups, now)
-                host.running += 1
-                self.running += 1
-                started.append(held)
-            self._schedule(host_id)
+            self._start_one(host_id, now, started)
         return started, hops
+
+    def _start_one(self, host_id: int, now: float, started: list[Held]) -> None:
+        """Start a request of a host whose pace allows it, if it has one and room for it."""
+        host = self.hosts[host_id]
+        host.scheduled = False
+        if host.groups and not self.groups.has_room(host.groups, host_id):
+            return  # it is called when there is
+        if host.queue and host.has_room:
+            host.pace.take(now)
+            held = self.held[self._take_next(host)]
+            held.started, held.started_at = True, now
+            if host.manners.breaker.one_at_a_time:
+                self._first_asked[held.assignment.seq] = now
+            held.groups, held.address = host.groups, host.grant.address
+            self.groups.start(held.groups, now)
+            host.running += 1
+            self.running += 1
+            started.append(held)
+        self._schedule(host_id)
+
+    def _start_by_priority(self, now: float, most: int) -> list[Held]:
+        """Start requests, those of hosts with the highest priority first.
+
+        Called if a run has a priority: it looks at the queues of all hosts that are due.
+        """
+        started: list[Held] = []
+        due: list[tuple[int, int, int]] = []
+        while len(started) < most:
+            while (host_id := self._next_due(self._timers, now)) is not None:
+                self._turn += 1
+                heapq.heappush(due, (-self._rank(host_id), self._turn, host_id))
+            if not due:
+                break
+            self._start_one(heapq.heappop(due)[2], now, started)
+        for _, _, host_id in due:
+            self.hosts[host_id].scheduled = False
+            self._schedule(host_id)
+        return started
+
+    def _rank(self, host_id: int) -> int:
+        """Return the highest priority of the requests that wait for a host."""
+        runs = {self.held[seq].assignment.run for seq in self.hosts[host_id].queue}
+        return max((self.priorities.get(run, 0) for run in runs), default=0)
 
     def start_tasks(self, now: float, most: int) -> list[Held]:
         """Return up to `most` tasks without a host to start now."""
@@ -242,11 +273,11 @@ class Intake:
         """Take the first request of the run whose turn it is."""
         if not host.mixed:
             return host.queue.popleft()
-        turns = host.turns
+        turns, priorities = host.turns, self.priorities
 
         def order(seq: int) -> tuple[int, ...]:
             key = _key(self.held[seq].assignment)
-            return turns.get(key[0], 0), *key[1:]
+            return -priorities.get(key[0], 0), turns.get(key[0], 0), *key[1:]
 
         seq = min(host.queue, key=order)
         host.queue.remove(seq)
