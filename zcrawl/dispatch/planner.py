@@ -560,7 +560,7 @@ class Planner:
                 parent=row.parent,
                 prio=row.prio,
                 crashes=row.crashes,
-                label=row.label,
+                block=row.block,
                 verdict=verdict,
                 extra=row.extra,
                 known=row.known,

@@ -208,7 +208,7 @@ class Membership:
             attempts=url.attempt - 1,
             crashes=url.crashes,
             parent=url.parent,
-            label=url.label,
+            block=url.block,
             extra=url.extra,
             known=url.known,
         )

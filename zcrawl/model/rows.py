@@ -24,7 +24,7 @@ class NewLink(msgspec.Struct, frozen=True):
     origin: str  # empty: it goes to no host (NO_HOST)
     depth: int
     prio: int = 0
-    label: str = ""  # the extraction block that it goes to
+    block: str = ""  # the extraction block that it goes to
     extra: bytes = b""  # of a spider's request: frontier.extra
     skip: str = ""  # reason if the link is admitted as skipped
 
@@ -58,7 +58,7 @@ class QueuedRow(msgspec.Struct, frozen=True):
     crashes: int = 0  # crashes with this request alone
     due_at: float = 0.0  # UTC; 0: at once
     parent: str | None = None  # the parent's URL
-    label: str = ""
+    block: str = ""
     extra: bytes = b""
     known: bytes = b""  # what an earlier run stored about the page: frontier.recrawl
 
@@ -149,7 +149,7 @@ class KnownRow(msgspec.Struct, frozen=True):
     key: bytes
     origin: str
     depth: int
-    label: str = ""
+    block: str = ""
     extra: bytes = b""
 
 

@@ -102,9 +102,9 @@ class ExchangeRecorder:
 
 
 async def probe(
-    spec: JobSpec, url: str, label: str = "", rights: JobRights = OWNER
+    spec: JobSpec, url: str, block: str = "", rights: JobRights = OWNER
 ) -> dict[str, Any]:
-    """Fetch `url` under `spec` and return a report of plain values. `label` is the extraction block
+    """Fetch `url` under `spec` and return a report of plain values. `block` is the extraction block
     that a link to it would name, `rights` are those of the machine's own user.
 
     Scope, guard and links are those of a crawl that begins with the seeds of `spec`. A URL that is
@@ -119,7 +119,7 @@ async def probe(
     seeds = [seed if is_id(seed) else canonicalize(seed, rules) for seed in spec.seeds or (url,)]
     hosts = sorted({origin_of(seed).partition("://")[2] for seed in seeds if not is_id(seed)})
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=hosts)
-    page = Assignment(1, 1, 1, 1, start, 0 if start in seeds else 1, 1, None, label=label)
+    page = Assignment(1, 1, 1, 1, start, 0 if start in seeds else 1, 1, None, block=block)
     async with HttpEngine() as plain:
         engine = make_engine(spec, lambda: plain)
         recorder = ExchangeRecorder(engine, _secret_headers(spec))
@@ -329,7 +329,7 @@ def _page(
         report["rejected_links"] |= parsed.rejected
         for link, _ in parsed.links:
             links.setdefault(link, _left_out(context, link, result))
-    goes_to = {key: label for label, keys in result.labels for key in keys}
+    goes_to = {key: block for block, keys in result.blocks for key in keys}
     keys = dict(result.links)
     report["links"] = [
         {

@@ -321,4 +321,4 @@ def _kinds(lane: Lane) -> dict[str, int]:
     """How many of the lane's rows in memory go to which extraction block."""
     delayed = (row for row, _ in lane.delayed.values())
     rows = itertools.chain(lane.ready.values(), delayed)
-    return dict(Counter(row.label for row in rows if row.label).most_common())
+    return dict(Counter(row.block for row in rows if row.block).most_common())

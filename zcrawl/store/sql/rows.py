@@ -319,7 +319,7 @@ def host_rows(session: Session, ids: Iterable[int]) -> list[HostRow]:
 
 def queued_row(row: tuple[Any, ...]) -> QueuedRow:
     """Return the QueuedRow of a row of QUEUED_SELECT."""
-    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label, extra, traits = row
+    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, block, extra, traits = row
     return QueuedRow(
         run,
         host,
@@ -331,7 +331,7 @@ def queued_row(row: tuple[Any, ...]) -> QueuedRow:
         crashes,
         due_at,
         None if parent is None else parent.decode(),
-        label,
+        block,
         extra or b"",
         traits or b"",
     )
@@ -397,9 +397,9 @@ class Admission:
             self._new_hosts.append((host, link.origin.encode(), b"[]"))
         seq = self._ids.take("requests")
         url = link.url
-        label, extra = link.label, link.extra
+        block, extra = link.block, link.extra
         self._inserts.append(
-            (seq, run.id, key, url.encode(), host, link.prio, depth, parent, label, extra or None)
+            (seq, run.id, key, url.encode(), host, link.prio, depth, parent, block, extra or None)
         )
         run.admitted += 1
         skip, memory = link.skip, b""
@@ -415,7 +415,7 @@ class Admission:
         prio = link.prio
         self.rows.append(
             QueuedRow(
-                run.id, host, prio, depth, seq, url, 0, 0, 0.0, parent_url, label, extra, memory
+                run.id, host, prio, depth, seq, url, 0, 0, 0.0, parent_url, block, extra, memory
             )
         )
         run.pending += 1

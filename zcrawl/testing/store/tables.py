@@ -172,7 +172,7 @@ class FakeRequest:
     due_at: float = 0.0
     reason: str = ""
     status: int = 0
-    label: str = ""
+    block: str = ""
     extra: bytes = b""
     known: bytes = b""
 
@@ -296,7 +296,7 @@ class Tables:
             link.prio,
             depth,
             parent,
-            label=link.label,
+            block=link.block,
             extra=link.extra,
         )
         run.admitted += 1
@@ -337,7 +337,7 @@ class Tables:
             crashes=request.crashes,
             due_at=request.due_at,
             parent=self.url_of(request.parent),
-            label=request.label,
+            block=request.block,
             extra=request.extra,
             known=request.known,
         )
