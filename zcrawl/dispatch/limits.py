@@ -36,7 +36,7 @@ from zcrawl.model.reasons.waiting import (
     STORING,
     SUSPECTS,
     TASK_CONCURRENCY,
-    TASK_SLOTS,
+    TASK_SLOTS_FULL,
     THROTTLED,
     WORKER_FULL,
 )
@@ -65,7 +65,7 @@ NAMES: Final = {
     SUSPECTS: "URLs that may crash a worker",
     PAGES_IN_FLIGHT: "page limit: the last pages are in flight",
     TASK_CONCURRENCY: "concurrency of the job reached",
-    TASK_SLOTS: "task slots in use",
+    TASK_SLOTS_FULL: "task slots in use",
     DUE: "sending",
 }
 
@@ -220,7 +220,7 @@ def _advice(code: str, group: _Group, capacity: _Capacity) -> tuple[str, float |
         return f"raise the concurrency of {longest.demand.concurrency}", capacity.bounded(gain)
     if code == TASK_CONCURRENCY:
         return "raise the concurrency of the job", None
-    if code == TASK_SLOTS:
+    if code == TASK_SLOTS_FULL:
         return "add workers or task slots", None
     if code == SHARED:
         return "raise the limit of the domain or address", None

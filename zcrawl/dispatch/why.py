@@ -37,7 +37,7 @@ from zcrawl.model.reasons.waiting import (
     STORING,
     SUSPECTS,
     TASK_CONCURRENCY,
-    TASK_SLOTS,
+    TASK_SLOTS_FULL,
     THROTTLED,
     WORKER_FULL,
 )
@@ -164,7 +164,7 @@ def task_why(run: int, planner: Planner, now: float) -> Why:
         case TaskGate.NO_WORKER:
             return _no_worker(planner)
         case TaskGate.SLOTS:
-            return Why(TASK_SLOTS, "all task slots of the workers are in use")
+            return Why(TASK_SLOTS_FULL, "all task slots of the workers are in use")
         case TaskGate.OPEN:
             return Why(DUE, "sending")
         case other:

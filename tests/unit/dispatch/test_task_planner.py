@@ -17,7 +17,7 @@ from zcrawl.dispatch.why import task_why
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.mesh.timing import WINDOW_RESULTS
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.reasons.waiting import NO_WORKER, TASK_CONCURRENCY, TASK_SLOTS
+from zcrawl.model.reasons.waiting import NO_WORKER, TASK_CONCURRENCY, TASK_SLOTS_FULL
 from zcrawl.model.rows import NO_HOST, QueuedRow
 from zcrawl.model.spec import JobSpec, Scope
 from zcrawl.model.states import RunState
@@ -133,7 +133,7 @@ def test_a_run_waits_for_a_worker_that_has_what_it_needs() -> None:
     ((worker, run, seq),) = yard.plan()
     assert (worker, run) == ("w3", 1)
     assert yard.tasks.gate(1, yard.now) is TaskGate.SLOTS
-    assert task_why(1, yard.planner, yard.now).code == TASK_SLOTS
+    assert task_why(1, yard.planner, yard.now).code == TASK_SLOTS_FULL
     yard.end(seq)
     assert [worker for worker, _, _ in yard.plan()] == ["w3"]
 

@@ -56,7 +56,7 @@ TASK_CONCURRENCY: Final = waiting(
     "The job has as many tasks at the same time as its concurrency allows.",
     "Raise concurrency in the job file, or wait.",
 )
-TASK_SLOTS: Final = waiting(
+TASK_SLOTS_FULL: Final = waiting(
     "task_slots_full",
     "The task slots of all workers that may take the job's tasks are in use.",
     "Raise worker.task_slots, add workers, or give the job a higher priority.",
