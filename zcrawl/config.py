@@ -30,6 +30,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The limits of one machine."""
 
     slots: int = 32  # requests in flight per worker process
+    # Tasks without a host at a time per worker process; 0: the processes share 4 per core.
+    task_slots: int = 0
     processes: int = 0  # worker processes; 0: one per core
     rate: float = 0.0  # requests per second of one worker, all hosts together; 0: no cap
     bandwidth: float = 0.0  # bytes per second of one worker; 0: no cap
@@ -261,6 +263,7 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
     worker = config.worker
     checks = (
         ("worker.slots", 1, 10_000, worker.slots),
+        ("worker.task_slots", 0, 10_000, worker.task_slots),
         ("worker.processes", 0, 1_000, worker.processes),
         ("worker.rate", 0, 1e9, worker.rate),
         ("worker.bandwidth", 0, 1e15, worker.bandwidth),

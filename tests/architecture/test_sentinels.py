@@ -160,7 +160,7 @@ def test_the_rule_finds_a_comparison() -> None:
 
 
 def test_a_request_is_asked_whether_it_is_a_sitemap() -> None:
-    """Its priority and its label are the stored form: nobody else reads them."""
+    """Its priority and its block are the stored form: nobody else reads them."""
     complaints = [
         complaint
         for path, source in SOURCES.items()

@@ -71,6 +71,7 @@ class Bench:
         self._acked = [0] * WORKERS
         self._assigned = [0] * WORKERS
         self._heard = [0] * WORKERS
+        self._unsettled: list[dict[int, list[bytes]]] = [{} for _ in range(WORKERS)]
         self._beat_at = 0.0
         self._asked = 0
         self._reply: dict[str, object] = {}
@@ -124,6 +125,8 @@ class Bench:
                     heard=self._heard[n],
                 )
                 self._say(n, body)
+                # The leader dropped what came too far ahead of its last commit.
+                self._frames.extend(self._unsettled[n].values())
         self._lead(m.MasterTicked())
 
     # ------------------------------------------------------------ the leader: what is measured
@@ -168,6 +171,8 @@ class Bench:
                     self._answer(n, assignment)
             case Ack(upto):
                 self._acked[n] = upto
+                for number in [number for number in self._unsettled[n] if number <= upto]:
+                    del self._unsettled[n][number]
             case _:
                 pass
 
@@ -201,7 +206,10 @@ class Bench:
 
     def _say(self, n: int, body: Body, number: int = 0, subject: int = 0) -> None:
         head = header(body, f"w{n}", epoch=self.master.epoch, sequence=number, subject=subject)
-        self._frames.append(codec.encode(head, body))
+        frames = codec.encode(head, body)
+        self._frames.append(frames)
+        if number:
+            self._unsettled[n][number] = frames
 
 
 def _header(body: Body, source: str, number: int) -> Header:

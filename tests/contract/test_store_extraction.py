@@ -1,4 +1,4 @@
-"""What an extraction leaves in a store: labels of links, rows besides items, tallies."""
+"""What an extraction leaves in a store: blocks of links, rows besides items, tallies."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from zcrawl.store.sql.store import open_sqlite
 def test_a_link_keeps_its_label_until_it_is_fetched(world: World) -> None:
     """Through the admission, a refill and a reload; the first finder decides."""
     (seed,) = world.submit(A).admitted
-    named = msgspec.structs.replace(link(B), label="book")
+    named = msgspec.structs.replace(link(B), block="book")
     applied = world.finish(seed, DONE, links=(named, link(C)))
-    assert [row.label for row in applied.admitted] == ["book", ""]
-    again = msgspec.structs.replace(link(B), label="other")
+    assert [row.block for row in applied.admitted] == ["book", ""]
+    again = msgspec.structs.replace(link(B), block="other")
     world.finish(applied.admitted[1], DONE, links=(again,))
     lane = LaneWant(seed.run, seed.host, None, 10)
     ((_, rows, _),) = world.ask(Refill((lane,)), Refilled).lanes
-    assert [(row.url, row.label) for row in rows] == [(B, "book")]
+    assert [(row.url, row.block) for row in rows] == [(B, "book")]
 
 
 def test_what_is_set_aside_is_kept_and_is_no_item(world: World) -> None:

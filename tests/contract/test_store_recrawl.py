@@ -45,7 +45,7 @@ def recall(world: World, run: int, limit: int = 100, **changes: Any) -> KnownAdm
     row = world.run_row(run)
     rows = known(world, row.job, row.recall or 0, limit)
     links = tuple(
-        msgspec.structs.replace(link(page.url, page.depth), label=page.label, extra=page.extra)
+        msgspec.structs.replace(link(page.url, page.depth), block=page.block, extra=page.extra)
         for page in rows
     )
     fields: dict[str, Any] = {
@@ -237,13 +237,13 @@ def test_sitemaps_and_a_spiders_start_are_no_pages(world: World) -> None:
 
 def test_labels_and_extras_come_back_with_known_pages(world: World) -> None:
     """A page is read by the block or handler that has read it before."""
-    special = msgspec.structs.replace(link(B), label="détail", extra=b"extras")
+    special = msgspec.structs.replace(link(B), block="détail", extra=b"extras")
     job = first_run(world, A)
     applied = world.finish(job.admitted[0], DONE, traits=ONE, links=(special,))
     world.finish(applied.admitted[0], DONE, traits=TWO)
     world.now += INTERVAL_S
     second = again(world)
-    assert [(row.url, row.label, row.extra) for row in recall(world, second.run).admitted] == [
+    assert [(row.url, row.block, row.extra) for row in recall(world, second.run).admitted] == [
         (A, "", b""),
         (B, "détail", b"extras"),
     ]

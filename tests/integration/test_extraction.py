@@ -71,7 +71,7 @@ def test_a_catalogue_of_tags_lists_and_books_is_one_job_file(
 def test_a_crawl_that_was_killed_goes_on_with_the_blocks_its_links_were_followed_to(
     shop: DemoServer, tmp_path: Path
 ) -> None:
-    """kill -9 in the middle, then --resume: the labels were stored with the links."""
+    """kill -9 in the middle, then --resume: the blocks were stored with the links."""
     data, out = tmp_path / "d", tmp_path / "out.jsonl"
     crawl = start(
         *("crawl", shop.url, "--job", JOB, "--rate", 60, "--data", data, "--out", out),

@@ -123,7 +123,7 @@ def test_an_archive_holds_each_page_and_gives_the_same_items_again(
         item
         for url, body in pages
         if "/books/" in url
-        for item in extracted(block, body, url=url, label="book")
+        for item in extracted(block, body, url=url, block="book")
     ]
     kept = items(tmp_path / "d" / "books-1.jsonl")
     assert sorted(again, key=str) == sorted(kept, key=str)

@@ -24,7 +24,7 @@ MET |= {Gate.TRIAL, Gate.RUNS, Gate.OPEN}
 
 
 def state_of(planner: Planner, host: HostState) -> str:
-    parked, dirty = planner._parked, planner.granter.dirty
+    parked, dirty = planner._parking._hosts, planner.granter.dirty
     workers = [
         (worker.name, worker.reserved, worker.on_trial)
         for worker in planner.roster.workers.values()

@@ -31,11 +31,11 @@ def read(
     body: str | bytes,
     *,
     url: str = URL,
-    label: str = "",
+    block: str = "",
     main: dict[str, Any] | None = None,
     kind: str = "text/html; charset=utf-8",
 ) -> ParsedPage:
-    facts = PageContext(url, label, {"url": url, "status": 200, "fetched_at": "now"}, main)
+    facts = PageContext(url, block, {"url": url, "status": 200, "fetched_at": "now"}, main)
     options = PageOptions(plan=plan_of(text))
     data = body.encode() if isinstance(body, str) else body
     if "json" in kind:

@@ -58,7 +58,8 @@ def row(seq: int, *, run: int = 1, host: int = 1, prio: int = 0, depth: int = 0)
 
 
 def worker_info(name: str = "w1", **changes: Any) -> WorkerInfo:
-    vitals = WorkerVitals(slots=changes.pop("slots", 4))
+    task_slots = changes.pop("task_slots", 0)
+    vitals = WorkerVitals(slots=changes.pop("slots", 4), task_slots=task_slots)
     fields = {"incarnation": 1, "vitals": vitals, "hello": 1, "heard_at": 0.0}
     return WorkerInfo(name, **{**fields, "state": NodeState.IDLE, **changes})
 

@@ -148,6 +148,7 @@ class Settings(NamedTuple):
         worker = self.config.worker
         return {
             "slots": worker.slots,
+            "task_slots": worker.task_slots,
             "rate": worker.rate,
             "bandwidth": worker.bandwidth,
             "stuck_after": worker.stuck_after,

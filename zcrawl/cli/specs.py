@@ -19,12 +19,12 @@ from zcrawl.cli.text_files import UnreadableText, read_text_file
 from zcrawl.errors import JobError, UsageError
 from zcrawl.model import formats
 from zcrawl.model.reasons.usage import OUT_UNWRITABLE, UNREADABLE
-from zcrawl.model.spec import JobSpec
+from zcrawl.model.spec import CRAWL, JobSpec
 from zcrawl.submit import outputs
 from zcrawl.submit.code import begins_by_itself, code_of, is_file
 from zcrawl.submit.extraction import check_schema_fields
 from zcrawl.submit.read import default_name, file_stem, overlay, parse_table, to_dict
-from zcrawl.submit.seeds import SeedLines, check_seed, file_advice
+from zcrawl.submit.seeds import SeedLines, file_advice, seed_check
 from zcrawl.submit.tags import with_added
 from zcrawl.submit.url_logins import UrlLogins
 from zcrawl.submit.validate import spec_from_dict
@@ -73,6 +73,13 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.IntRange(min=1),
             "N",
             "Requests at the same time per host.",
+        ),
+        (
+            "--priority",
+            "priority",
+            click.IntRange(-100, 100),
+            "N",
+            "-100 to 100; jobs with a higher priority go first.",
         ),
         ("--spider", "spider", str, "FILE.py:NAME", "The spider that reads the pages."),
         ("--timeout", "fetch.timeout", number, "S", "Seconds for one request."),
@@ -141,8 +148,9 @@ def prepare(
     logins = UrlLogins()
     if not takes_logins:
         logins.close()
-    urls = [check_seed(logins.clean(url)) for url in urls]
     table = parse_table(read_text(job_file), job_file) if job_file else {}
+    check = seed_check(str(table.get("kind", CRAWL)))
+    urls = [check(logins.clean(url)) for url in urls]
     table = overlay(table, with_added(table, changes))
     if "spider" in table:
         _bring_code(table, Path(job_file or "").parent if "spider" not in changes else Path())
@@ -154,7 +162,8 @@ def prepare(
     in_table = table.get("seeds", [])
     seeds = [seed for seed in in_table if isinstance(seed, str)] if _is_list(in_table) else []
     named = "stdin" if seeds_file == "-" else seeds_file or ""
-    lines = SeedLines(read_lines(seeds_file) if seeds_file else (), named, logins.clean)
+    seed_lines = read_lines(seeds_file) if seeds_file else ()
+    lines = SeedLines(seed_lines, named, logins.clean, check)
     rest = lines.chunks(seeds)
     if "name" not in table and not job_file:
         table["name"] = "unnamed"  # until the first seed is known

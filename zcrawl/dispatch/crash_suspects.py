@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Protocol
 
 from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.leases import Lease
@@ -66,7 +67,7 @@ def longest_attempt_s(spec: JobSpec, host: HostState | None, slots: int) -> floa
     steps = STEPS + requests * len(spec.middlewares)
     if fetch.proxies and fetch.proxy_limit:
         steps += slots  # others may have the proxies
-    page_s = max(fetch.timeout, spec.spider_limits.timeout if spec.spider else 0.0)
+    page_s = max(spec.attempt_s, spec.spider_limits.timeout if spec.spider else 0.0)
     pace_s = 0.0 if host is None else host.interval_s * max(1, host.demand.concurrency)
     for rate in (polite.domain_rate, polite.address_rate):
         if rate > 0:
@@ -82,6 +83,23 @@ class Claim(enum.Enum):
     KEPT_FREE = "kept_free"  # it gets nothing until it holds nothing
 
 
+class SuspectPlace(Protocol):
+    """Where suspects wait: a host, or the queue of tasks without a host."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def trials(self) -> list[QueuedRow]: ...
+
+    def put_on_trial(self, row: QueuedRow) -> None: ...
+
+    def end_trial(self, row: QueuedRow) -> None: ...
+
+    def is_open_to(self, worker: WorkerInfo) -> bool:
+        """Return whether the worker may still get requests of this place."""
+
+
 class Trials:
     """Crash suspects that wait for a worker."""
 
@@ -93,12 +111,12 @@ class Trials:
     ) -> None:
         """Take two predicates: `may_start` may change the planner, `could_start` only reads."""
         self.seqs: set[int] = set()  # suspects that wait for a worker
-        self.hosts: set[int] = set()  # hosts of these suspects
+        self.hosts: set[int] = set()  # hosts of these suspects; NO_HOST: tasks
         self._alone: set[int] = set()  # suspects that need a worker of their own
         self._roster = roster
         self._may_start, self._could_start = may_start, could_start
 
-    def put(self, host: HostState, row: QueuedRow, alone: bool) -> None:
+    def put(self, host: SuspectPlace, row: QueuedRow, alone: bool) -> None:
         """Add a suspect; with `alone` it needs a worker that holds nothing else."""
         host.put_on_trial(row)
         self.seqs.add(row.seq)
@@ -106,7 +124,7 @@ class Trials:
         if alone:
             self._alone.add(row.seq)
 
-    def forget(self, host: HostState, seq: int) -> QueuedRow | None:
+    def forget(self, host: SuspectPlace, seq: int) -> QueuedRow | None:
         """Remove a suspect whose result arrived or whose run ended, and return its row.
 
         Return None if the host has no such suspect; then the reporter named the wrong host.
@@ -116,7 +134,7 @@ class Trials:
             self._take(host, row, None)
         return row
 
-    def next_row(self, host: HostState, worker: WorkerInfo) -> QueuedRow | None:
+    def next_row(self, host: SuspectPlace, worker: WorkerInfo) -> QueuedRow | None:
         """Return the next suspect that this worker may get now, and reserve the worker for it."""
         if worker.on_trial:
             return None
@@ -151,7 +169,7 @@ class Trials:
             return Claim.SUSPECT, row.seq
         return Claim.NONE, 0
 
-    def _take(self, host: HostState, row: QueuedRow, taker: WorkerInfo | None) -> None:
+    def _take(self, host: SuspectPlace, row: QueuedRow, taker: WorkerInfo | None) -> None:
         """Remove a suspect and free the workers that were reserved for it, except `taker`."""
         self.seqs.discard(row.seq)
         self._alone.discard(row.seq)
@@ -162,25 +180,19 @@ class Trials:
         if not host.trials:
             self.hosts.discard(host.id)
 
-    def _is_reserved_elsewhere(self, host: HostState, seq: int, worker: WorkerInfo) -> bool:
+    def _is_reserved_elsewhere(self, host: SuspectPlace, seq: int, worker: WorkerInfo) -> bool:
         """Return whether another owner of the host is kept free for this suspect."""
         return any(
-            other.reserved == seq and other is not worker and _has_part(host, other)
+            other.reserved == seq and other is not worker and host.is_open_to(other)
             for other in self._roster.workers.values()
         )
 
-    def _drop_stale_reserves(self, host: HostState, seq: int, worker: WorkerInfo) -> bool:
+    def _drop_stale_reserves(self, host: SuspectPlace, seq: int, worker: WorkerInfo) -> bool:
         """Free other workers that lost the host; return whether one still has it."""
         for other in self._roster.workers.values():
             if other.reserved != seq or other is worker:
                 continue
-            if _has_part(host, other):
+            if host.is_open_to(other):
                 return True
             other.reserved = 0  # the host has another owner now
         return False
-
-
-def _has_part(host: HostState, worker: WorkerInfo) -> bool:
-    """Return whether the worker still has a part of the host."""
-    part = host.parts.get(worker.name)
-    return worker.usable and part is not None and part.granted > 0

@@ -176,6 +176,19 @@ class Gates:
                 return True
         return False
 
+    def rank(self, host: HostState) -> int:
+        """Return the highest priority of the runs that can send a row of the host."""
+        if not host.priorities:
+            return 0
+        return max(
+            (host.priorities.get(run, 0) for run in host.runs if self._can_send(run, host)),
+            default=0,
+        )
+
+    def _can_send(self, run: int, host: HostState) -> bool:
+        active = self._runs.get(run)
+        return active is not None and active.dispatches and self._frontier.has_ready((run, host.id))
+
     def ending_run(self, host: HostState) -> int | None:
         """Return a run whose rows of this host end without a request and that still has some."""
         for run in host.verdicts:

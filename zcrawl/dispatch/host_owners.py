@@ -438,7 +438,7 @@ class Granter:
         """Return how long a request to the host may run."""
         active = [self._runs.get(run) for run in host.runs]
         return (
-            max((active_run.spec.fetch.timeout for active_run in active if active_run), default=0.0)
+            max((active_run.spec.attempt_s for active_run in active if active_run), default=0.0)
             + 1.0
         )
 

@@ -20,6 +20,7 @@ import math
 
 import msgspec
 
+from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Asker, Clan, LimitGroup
 from zcrawl.frontier.pace import Demand, Pace, combined_demand
 from zcrawl.model.host import Manner
@@ -123,6 +124,7 @@ class HostState(msgspec.Struct):
     )  # owners for whose load it is counted
     storing: bool = False  # owners are being committed: no ASSIGN before that
     runs: list[int] = msgspec.field(default_factory=list)  # lanes here, in turn
+    priorities: dict[int, int] = msgspec.field(default_factory=dict)  # run → priority, if not 0
     trials: list[QueuedRow] = msgspec.field(default_factory=list)  # crash suspects
     due_at: float = math.inf  # its moment in the planner's heap
     manner: Manner | None = None  # None: it has never answered
@@ -315,19 +317,34 @@ class HostState(msgspec.Struct):
 
     # ------------------------------------------------------------ runs
 
-    def add_run(self, run: int) -> None:
+    def add_run(self, run: int, priority: int = 0) -> None:
         """Add a run that has rows of the host."""
         self.runs.append(run)
+        self.set_priority(run, priority)
 
-    def next_run(self) -> int:
-        """Return the run whose turn it is and move it to the end of the queue."""
-        run = self.runs.pop(0)
+    def set_priority(self, run: int, priority: int) -> None:
+        """Set the priority of a run's job; 0 is usual, and is not stored."""
+        if priority:
+            self.priorities[run] = priority
+        else:
+            self.priorities.pop(run, None)
+
+    def turns(self) -> list[int]:
+        """Return the runs in the order in which they may send: by priority, then in turn."""
+        priorities = self.priorities
+        if not priorities:
+            return self.runs
+        return sorted(self.runs, key=lambda run: -priorities.get(run, 0))
+
+    def took_turn(self, run: int) -> None:
+        """Move a run that sent a request to the end of the queue."""
+        self.runs.remove(run)
         self.runs.append(run)
-        return run
 
     def run_ended(self, run: int) -> None:
         """Forget a run."""
         self.runs.remove(run)
+        self.priorities.pop(run, None)
         self.verdicts.pop(run, None)
         self.pages.pop(run, None)
 
@@ -354,6 +371,11 @@ class HostState(msgspec.Struct):
     def end_trial(self, row: QueuedRow) -> None:
         """Remove a crash suspect that was leased or is settled."""
         self.trials.remove(row)
+
+    def is_open_to(self, worker: WorkerInfo) -> bool:
+        """Return whether the worker may still get requests of the host."""
+        part = self.parts.get(worker.name)
+        return worker.usable and part is not None and part.granted > 0
 
     # ------------------------------------------------------------ groups
 

@@ -15,7 +15,7 @@ import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.rows import QueuedRow
+from zcrawl.model.rows import NO_HOST, QueuedRow
 
 Token = tuple[int, int]  # (epoch, n)
 
@@ -75,6 +75,7 @@ class Leases:
         self.by_lane[lane] = self.by_lane.get(lane, 0) + 1
         worker.leases += 1
         worker.ahead += ahead
+        worker.tasks += row.host == NO_HOST
         return lease
 
     def receive(self, lease: Lease) -> None:
@@ -83,6 +84,7 @@ class Leases:
             lease.received = True
             lease.worker.leases -= 1
             lease.worker.ahead -= lease.ahead
+            lease.worker.tasks -= lease.row.host == NO_HOST
             lease.worker.uncommitted += 1
             lane = (lease.row.run, lease.row.host)
             self.received_by_lane[lane] = self.received_by_lane.get(lane, 0) + 1
@@ -112,6 +114,7 @@ class Leases:
         else:
             lease.worker.leases -= 1
             lease.worker.ahead -= lease.ahead
+            lease.worker.tasks -= lease.row.host == NO_HOST
         self._end_trial(lease)
         return lease
 
@@ -172,6 +175,7 @@ class Leases:
     def check(self) -> None:
         counted: dict[ProcessName, int] = {}
         ahead: dict[ProcessName, int] = {}
+        tasks: dict[ProcessName, int] = {}
         for seq, lease in self.by_seq.items():
             assert lease.row.seq == seq
             name = lease.worker.name  # it is put together at each call
@@ -179,6 +183,7 @@ class Leases:
             if not lease.received:
                 counted[name] = counted.get(name, 0) + 1
                 ahead[name] = ahead.get(name, 0) + lease.ahead
+                tasks[name] = tasks.get(name, 0) + (lease.row.host == NO_HOST)
         for name, leases in self.by_worker.items():
             for lease in leases.values():
                 assert lease.worker.leases == counted.get(name, 0), (
@@ -187,6 +192,7 @@ class Leases:
                 assert lease.worker.ahead == ahead.get(name, 0), (
                     "a worker's early leases are counted"
                 )
+                assert lease.worker.tasks == tasks.get(name, 0), "a worker's tasks are counted"
         assert sum(self.by_run.values()) == len(self.by_seq)
         assert sum(self.by_lane.values()) == len(self.by_seq)
         received = sum(lease.received for lease in self.by_seq.values())

@@ -16,7 +16,7 @@ import msgspec
 from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.in_flight import NONE, InFlight
 from zcrawl.dispatch.planner import Planner
-from zcrawl.dispatch.why import Why, host_queue, per_second, why
+from zcrawl.dispatch.why import Why, host_queue, per_second, task_why, why
 from zcrawl.model.reasons.waiting import (
     AWAY,
     CONCURRENCY,
@@ -35,9 +35,12 @@ from zcrawl.model.reasons.waiting import (
     SHARED,
     STORING,
     SUSPECTS,
+    TASK_CONCURRENCY,
+    TASK_SLOTS_FULL,
     THROTTLED,
     WORKER_FULL,
 )
+from zcrawl.model.rows import NO_HOST
 
 SAMPLED_HOSTS: Final = 2_000
 LEAST_GAIN: Final = 1.05  # less is not worth a word
@@ -61,6 +64,8 @@ NAMES: Final = {
     CONCURRENCY: "concurrency limit reached",
     SUSPECTS: "URLs that may crash a worker",
     PAGES_IN_FLIGHT: "page limit: the last pages are in flight",
+    TASK_CONCURRENCY: "concurrency of the job reached",
+    TASK_SLOTS_FULL: "task slots in use",
     DUE: "sending",
 }
 
@@ -88,6 +93,11 @@ class _Group(msgspec.Struct):
     rate: float = 0.0  # requests per second that its rate limits allow
     shareable: bool = False  # a second worker may take a part
 
+    def add_tasks(self, queued: int, text: str) -> None:
+        """Add the tasks of a run, which have no host."""
+        self.queued += queued
+        self.text = self.text or text
+
 
 def limits(planner: Planner, flight: Mapping[int, InFlight], now: float) -> list[SpeedLimit]:
     """Return the reasons, the largest share of the queue first. `flight` is by host."""
@@ -95,6 +105,8 @@ def limits(planner: Planner, flight: Mapping[int, InFlight], now: float) -> list
     for host, queued, reason, step in _reasons(planner, now):
         group = groups.setdefault(reason.code, _Group())
         _add(group, host, queued, flight.get(host.id, NONE), reason.text, step)
+    for _, queued, reason in _task_reasons(planner, now):
+        groups.setdefault(reason.code, _Group()).add_tasks(queued, reason.text)
     return _ranked(groups, _Capacity.of(planner))
 
 
@@ -107,6 +119,9 @@ def limits_by_run(
         for run in host.runs:
             group = runs.setdefault(run, {}).setdefault(reason.code, _Group())
             _add(group, host, queued, flight.get(host.id, NONE), reason.text, step)
+    for run, queued, reason in _task_reasons(planner, now):
+        group = runs.setdefault(run, {}).setdefault(reason.code, _Group())
+        group.add_tasks(queued, reason.text)
     capacity = _Capacity.of(planner)
     return {run: _ranked(groups, capacity) for run, groups in runs.items()}
 
@@ -118,6 +133,15 @@ def _reasons(planner: Planner, now: float) -> Iterator[tuple[HostState, int, Why
         queue = host_queue(host, planner.frontier)
         if queue.total:
             yield host, queue.total, why(host, queue, planner, now), step
+
+
+def _task_reasons(planner: Planner, now: float) -> Iterator[tuple[int, int, Why]]:
+    """Yield runs with queued tasks that have no host: run, tasks, reason."""
+    for run in planner.tasks.runs:
+        lane = planner.frontier.lanes.get((run, NO_HOST))
+        queued = 0 if lane is None else lane.rows + lane.beyond
+        if queued:
+            yield run, queued, task_why(run, planner, now)
 
 
 def _ranked(groups: Mapping[str, _Group], capacity: _Capacity) -> list[SpeedLimit]:
@@ -194,6 +218,10 @@ def _advice(code: str, group: _Group, capacity: _Capacity) -> tuple[str, float |
     if code == CONCURRENCY and longest is not None:
         gain = 1 + (group.fetching / capacity.fetching if capacity.fetching else 0.0)
         return f"raise the concurrency of {longest.demand.concurrency}", capacity.bounded(gain)
+    if code == TASK_CONCURRENCY:
+        return "raise the concurrency of the job", None
+    if code == TASK_SLOTS_FULL:
+        return "add workers or task slots", None
     if code == SHARED:
         return "raise the limit of the domain or address", None
     if code == WORKER_FULL:

@@ -30,7 +30,6 @@ The planner changes leases and grants. Its caller sends the messages.
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from functools import partial
 
@@ -42,16 +41,18 @@ from zcrawl.dispatch.gates import Gate, Gates, LeaderTables, could_start
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import HostState, Part
 from zcrawl.dispatch.leases import Lease, Leases
+from zcrawl.dispatch.parking import Parking
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.shared_limits import NEAR_S
+from zcrawl.dispatch.task_planner import TaskPlanner
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.mesh.messages import Assignment
 from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName, worker_of
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
-from zcrawl.model.rows import QueuedRow
+from zcrawl.model.rows import NO_HOST, QueuedRow
 
 
 class WorkerBatch(msgspec.Struct):
@@ -93,23 +94,46 @@ class Planner:
         self.frontier, self.runs = frontier, runs
         self._due: list[tuple[float, int, int]] = []  # (moment, turn, host)
         self._turn = 0
-        self._parked: dict[ProcessName, dict[int, None]] = {}  # process → hosts that wait for it
+        self._parking = Parking()  # hosts that wait for a process
+        self._has_priorities = False  # a run with a priority other than 0 was seen
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
         self._plan = DispatchPlan()
         self.overdue: set[int] = set()  # requests to end, because all their attempts were lost
+        self.tasks = TaskPlanner(
+            tables, self._trials, self._may_start, self.overdue, self._send_task
+        )
 
     # ------------------------------------------------------------ hosts and runs
 
     def lane_opened(self, run: int, host_id: int) -> None:
         """Count a run's demand on a host, because the run has rows of it now."""
+        if host_id == NO_HOST:
+            self.tasks.lane_opened(run)
+            return
         host = self.hosts[host_id]
         if run not in host.runs:
-            host.add_run(run)
+            host.add_run(run, self._priority(run))
             self.granter.renew_demand(host)
         self.wake(host_id)
 
+    def priority_changed(self, run: int) -> None:
+        """Apply the new priority of a run's job."""
+        priority = self._priority(run)
+        for host in self.hosts.values():
+            if run in host.runs:
+                host.set_priority(run, priority)
+                self.wake(host.id)
+        self.tasks.run_freed(run)
+
+    def _priority(self, run: int) -> int:
+        active = self.runs.get(run)
+        priority = 0 if active is None else active.spec.priority
+        self._has_priorities = self._has_priorities or priority != 0
+        return priority
+
     def run_ended(self, run: int) -> None:
         """Remove an ended run from all hosts."""
+        self.tasks.run_ended(run)
         for host in self.hosts.values():
             if run in host.runs:
                 host.run_ended(run)
@@ -121,6 +145,7 @@ class Planner:
 
     def run_freed(self, run: int) -> None:
         """Wake the hosts of a run that was resumed or may fetch more of its max_pages."""
+        self.tasks.run_freed(run)
         for host in self.hosts.values():
             if run in host.runs:
                 self.wake(host.id)
@@ -164,13 +189,15 @@ class Planner:
 
     def next_due_at(self) -> float:
         """Return when `plan` has to be called again."""
-        return min(self._due[0][0] if self._due else math.inf, self.groups.next_due_at())
+        due_at = self._due[0][0] if self._due else math.inf
+        return min(due_at, self.groups.next_due_at(), self.tasks.next_due_at())
 
     # ------------------------------------------------------------ workers
 
     def process_joined(self, name: ProcessName, now: float) -> None:
         """Look at all hosts again, because the new process may own some of them."""
         self.granter.process_joined(name, now)
+        self.tasks.workers_changed()
         for host in self.hosts.values():
             self.wake(host.id)
 
@@ -186,11 +213,12 @@ class Planner:
 
     def _unpark(self, name: ProcessName) -> None:
         """Wake the hosts that wait for a process."""
-        for host_id in self._parked.pop(name, {}):
+        for host_id in self._parking.take_all(name):
             self.wake(host_id)
 
     def worker_drained(self, worker: WorkerInfo) -> None:
         """Move hosts away from a drained worker, or back after it was undrained."""
+        self.tasks.workers_changed()
         for host in self.hosts.values():
             if not worker.drained or worker.name in host.parts:
                 self.granter.dirty[host.id] = None
@@ -198,23 +226,20 @@ class Planner:
 
     def worker_lacks(self, run: int) -> None:
         """Move the hosts of a run, because a worker lacks the run's code or plugin."""
+        self.tasks.workers_changed()
         for host in self.hosts.values():
             if run in host.runs:
                 self.granter.dirty[host.id] = None
 
     def _wake_parked(self) -> bool:
-        """Wake one parked host for each free credit; return whether any was woken.
-
-        One for each credit, because waking all of them for every result would be slow.
-        """
+        """Wake one parked host for each free credit; return whether any was woken."""
         called = False
-        for name, hosts in self._parked.items():
-            if not hosts:
-                continue
+        for name in self._parking.names():
             worker = self.roster.workers.get(worker_of(name))
-            if worker is not None and worker.name == name and worker.usable:
-                for host_id in list(itertools.islice(hosts, max(0, worker.credit))):
-                    del hosts[host_id]
+            if worker is None or worker.name != name or not worker.usable:
+                continue
+            if (credit := worker.credit) > 0:
+                for host_id in self._parking.take(name, credit):
                     self.wake(host_id)
                     called = True
         return called
@@ -254,6 +279,9 @@ class Planner:
 
     def lease_left(self, worker: WorkerInfo, row: QueuedRow) -> None:
         """Note that a worker no longer holds a request of a host."""
+        if row.host == NO_HOST:
+            self.tasks.lease_left(row)
+            return
         host = self.hosts.get(row.host)
         if host is None:
             return
@@ -275,6 +303,8 @@ class Planner:
 
     def lease_adopted(self, worker: WorkerInfo, row: QueuedRow) -> None:
         """Count a request that a worker already held when it joined."""
+        if row.host == NO_HOST:
+            return
         host = self.hosts[row.host]
         self.groups.leases_changed(host, +1)
         if (part := host.parts.get(worker.name)) is not None:
@@ -289,12 +319,16 @@ class Planner:
         next one must hold nothing else.
         """
         host = self.hosts.get(row.host)
-        if host is not None:
+        if row.host == NO_HOST:
+            self._trials.put(self.tasks, row, alone)
+        elif host is not None:
             self._trials.put(host, row, alone)
             self.wake(row.host)
 
     def forget_trial(self, host_id: int, seq: int) -> QueuedRow | None:
         """Take a suspect out of the trials and return its row, if it waits there."""
+        if host_id == NO_HOST:
+            return self._trials.forget(self.tasks, seq) if seq in self.trials else None
         host = self.hosts.get(host_id)
         return None if host is None or seq not in self.trials else self._trials.forget(host, seq)
 
@@ -318,14 +352,40 @@ class Planner:
         due = self._due
         # A woken host may not use the credit, so the parked ones are asked again.
         while self._wake_parked() or (due and due[0][0] <= now):
+            if self._has_priorities:
+                self._dispatch_by_priority(now)
             while due and due[0][0] <= now:
-                moment, _, host_id = heapq.heappop(due)
-                host = self.hosts[host_id]
-                if host.due_at == moment:  # otherwise an earlier entry was handled
-                    host.unschedule()
+                host = self._take_due()
+                if host is not None:
                     self._dispatch(host, now)
             self._settle_dirty(now)  # hosts for which no owner was found
+        self.tasks.plan(now)
         return self._plan
+
+    def _take_due(self) -> HostState | None:
+        """Take the first host out of the heap; None if an earlier entry of it was handled."""
+        moment, _, host_id = heapq.heappop(self._due)
+        host = self.hosts[host_id]
+        if host.due_at != moment:
+            return None
+        host.unschedule()
+        return host
+
+    def _dispatch_by_priority(self, now: float) -> None:
+        """Dispatch the hosts that are due, the highest priority of their ready runs first.
+
+        So a scarce credit goes to them. It costs more than to take the hosts by their moments.
+        """
+        ready: list[tuple[int, int, int]] = []
+        due = self._due
+        while ready or (due and due[0][0] <= now):
+            while due and due[0][0] <= now:
+                host = self._take_due()
+                if host is not None:
+                    self._turn += 1
+                    heapq.heappush(ready, (-self.gates.rank(host), self._turn, host.id))
+            if ready:
+                self._dispatch(self.hosts[heapq.heappop(ready)[2]], now)
 
     def _settle_dirty(self, now: float) -> None:
         """Choose owners for the hosts whose parts may have to change."""
@@ -396,7 +456,7 @@ class Planner:
             row = self._next_row(host, worker, waiting or host.runs)
             if row is None:
                 if worker.reserved:  # kept free for a suspect: no credit until then
-                    self._parked.setdefault(worker.name, {})[host.id] = None
+                    self._parking.park(worker.name, host.id, self.gates.rank(host))
                 continue
             verdict = ATTEMPT_OVERDUE if row.seq in self.overdue else ""
             self._send(host, worker, part, row, now, verdict, ahead=ahead)
@@ -424,23 +484,24 @@ class Planner:
         """Return the owners that can take a request; park the host at those that cannot."""
         choice = self.gates.choice(host, ahead)
         for name in choice.waited_for:
-            self._parked.setdefault(name, {})[host.id] = None
+            self._parking.park(name, host.id, self.gates.rank(host))
         if choice.gate is Gate.NO_OWNER:
             self.granter.dirty[host.id] = None
         return choice.owners
 
     def _next_row(self, host: HostState, worker: WorkerInfo, runs: list[int]) -> QueuedRow | None:
-        """Return the next row for the worker: a crash suspect, or else of these runs in turn."""
+        """Return the next row for the worker: a crash suspect, or else of these runs, by priority
+        and in turn."""
         row = self._trials.next_row(host, worker) if host.trials else None
         if row is not None or worker.reserved:
             return row
-        for _ in range(len(host.runs)):
-            run = host.next_run()
+        for run in host.turns():
             if run not in runs:
                 continue
             may = self._may_start(run, worker) and self.verdicts.may_reserve_page(run, host)
             row = self.frontier.pop((run, host.id)) if may else None
             if row is not None:
+                host.took_turn(run)
                 return row
         return None
 
@@ -464,7 +525,26 @@ class Planner:
         *,
         ahead: bool = False,
     ) -> None:
-        """Open a lease for the row and add its assignment to the worker's batch."""
+        """Open a lease for the row of a host and add its assignment to the worker's batch."""
+        sending = self._lease(worker, row, now, verdict, ahead=ahead)
+        sending.hosts[host.id] = None
+        part.lease_opened()
+        self.groups.leases_changed(host, +1)
+
+    def _send_task(self, worker: WorkerInfo, row: QueuedRow, now: float, verdict: str) -> None:
+        """Open a lease for a task and add its assignment to the worker's batch."""
+        self._lease(worker, row, now, verdict)
+
+    def _lease(
+        self,
+        worker: WorkerInfo,
+        row: QueuedRow,
+        now: float,
+        verdict: str = "",
+        *,
+        ahead: bool = False,
+    ) -> WorkerBatch:
+        """Open a lease and return the worker's batch with its assignment."""
         sending = self._batch_for(worker)
         n = self.leases.next_n()
         self.leases.open((self.epoch, n), row, worker, sending.number, now, ahead=ahead)
@@ -480,15 +560,13 @@ class Planner:
                 parent=row.parent,
                 prio=row.prio,
                 crashes=row.crashes,
-                label=row.label,
+                block=row.block,
                 verdict=verdict,
                 extra=row.extra,
                 known=row.known,
             )
         )
-        sending.hosts[host.id] = None
-        part.lease_opened()
-        self.groups.leases_changed(host, +1)
+        return sending
 
     def _is_forgotten(self, host: HostState, now: float) -> bool:
         """Return whether a request could be sent, but nothing will wake the host in time."""
@@ -498,7 +576,7 @@ class Planner:
         if any(host.id in group.waiting for group in host.groups):
             return False  # a shared limit wakes it
         # A parked host may only be able to send early, because its pace went back.
-        parked = any(host.id in hosts for hosts in self._parked.values())
+        parked = self._parking.has(host.id)
         return not parked or bool(self.gates.choice(host, ahead=False).owners)
 
     def check_awake(self, now: float) -> None:
@@ -507,8 +585,11 @@ class Planner:
             assert not self._is_forgotten(host, now), (
                 f"host {host.id} has an open gate, and nothing wakes it"
             )
+        self.tasks.check_awake(now)
 
     def check(self) -> None:
         self.granter.check()
+        self.tasks.check()
         waiting = {row.seq for host in self.hosts.values() for row in host.trials}
+        waiting.update(row.seq for row in self.tasks.trials)
         assert waiting == self.trials, "the set of trials has exactly the suspects of all hosts"

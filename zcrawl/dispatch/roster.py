@@ -166,6 +166,7 @@ class WorkerInfo(msgspec.Struct):
     drained: bool = False  # a person drained it; stored, and no work until it is undrained
     life: int = 0  # number of the supervisor's life
     leases: int = 0  # open: assigned, result not received
+    tasks: int = 0  # of `leases`: of tasks without a host, which use slots of their own
     uncommitted: int = 0  # leases whose result is received and not committed
     fetching: dict[tuple[int, int], int] = msgspec.field(
         default_factory=dict
@@ -208,7 +209,7 @@ class WorkerInfo(msgspec.Struct):
             return 0
         vitals = self.vitals
         prefetch = max(PREFETCH_FACTOR * vitals.slots, PREFETCH_S * vitals.rate)
-        return int(prefetch) - self.leases + self.ahead
+        return int(prefetch) - self.leases + self.ahead + self.tasks
 
     @property
     def credit_ahead(self) -> int:
@@ -222,6 +223,19 @@ class WorkerInfo(msgspec.Struct):
         vitals = self.vitals
         most = max(PREFETCH_FACTOR * vitals.slots, AHEAD_FACTOR * LOOKAHEAD_S * vitals.rate)
         return min(int(most) - self.ahead, WINDOW_RESULTS - self.leases)
+
+    @property
+    def task_credit(self) -> int:
+        """How many more tasks without a host it may be sent (rule `tasks`).
+
+        All that it holds must fit into its outbox. It gets more than it has slots only as far as
+        it finishes tasks fast: a long task must not wait for another one.
+        """
+        if self.reserved:
+            return 0
+        vitals = self.vitals
+        most = vitals.task_slots + int(PREFETCH_S * vitals.task_rate)
+        return min(most if vitals.task_slots else 0, WINDOW_RESULTS) - self.tasks
 
     def next_number(self) -> int:
         """Return the number for the next message to the worker."""
@@ -306,7 +320,7 @@ class Roster:
         info = WorkerInfo(
             id=worker,
             incarnation=incarnation,
-            vitals=WorkerVitals(slots=hello.slots),
+            vitals=WorkerVitals(slots=hello.slots, task_slots=hello.task_slots),
             hello=hello.hello,
             heard_at=now,
             beat_at=now,
@@ -406,6 +420,7 @@ class Roster:
     def check(self) -> None:
         for info in self.workers.values():
             assert 0 <= info.ahead <= info.leases, "early leases are a part of all leases"
+            assert 0 <= info.tasks <= info.leases - info.ahead, "tasks are a part of all leases"
             assert info.id and info.vitals.slots > 0
             assert not (info.deaf and info.usable), "a deaf worker gets no work"
             info.hearing.check()

@@ -50,6 +50,7 @@ class ActiveRun(msgspec.Struct):
     opens_private: bool = True  # this leader lets it reach private addresses (submit.private)
     runs_code: bool = True  # this leader lets it bring code (submit.code)
     refusal: str = ""  # why its stored spec is not used; `spec` is an empty one then
+    is_expired: bool = False  # it starts nothing more (`master.run_limits`)
 
     @property
     def rules(self) -> CanonicalRules:
@@ -60,7 +61,7 @@ class ActiveRun(msgspec.Struct):
     def dispatches(self) -> bool:
         """Whether requests of the run may be sent."""
         live = self.row.state in (RunState.PENDING, RunState.RUNNING)
-        return live and not self.refusal and not self.waits
+        return live and not self.refusal and not self.is_expired and not self.waits
 
     @property
     def waits(self) -> str:
@@ -93,12 +94,19 @@ class ActiveRun(msgspec.Struct):
         if code is None:
             spec = row.spec if given is self.spec else msgspec.json.encode(given)
             return RunConfig(
-                row.id, self.revision, spec, hosts, row.cookies, canonical=row.canonical
+                row.id,
+                self.revision,
+                spec,
+                hosts,
+                row.cookies,
+                canonical=row.canonical,
+                priority=self.spec.priority,
             )
         bare = msgspec.structs.replace(given, code=SpiderCode(code.sha256))
         spec = msgspec.json.encode(bare)
         return RunConfig(
-            row.id, self.revision, spec, hosts, row.cookies, code.sha256, row.canonical
+            *(row.id, self.revision, spec, hosts, row.cookies, code.sha256, row.canonical),
+            priority=self.spec.priority,
         )
 
     def code(self) -> Code | None:
@@ -163,6 +171,12 @@ class Runs:
         self.active.pop(run, None)
         self.pending.pop(run, None)
         self.refused.pop(run, None)
+
+    def set_expired(self, run: int, is_expired: bool) -> None:
+        """Set whether a run starts nothing more, because of its `expires`."""
+        active = self.active.get(run)
+        if active is not None:
+            active.is_expired = is_expired
 
     def get(self, run: int) -> ActiveRun | None:
         return self.active.get(run)

@@ -13,6 +13,7 @@ import msgspec
 from zcrawl.dispatch.gates import Gate
 from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.planner import Planner
+from zcrawl.dispatch.task_planner import TaskGate
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.model.process_name import worker_of
 from zcrawl.model.reasons.waiting import (
@@ -35,9 +36,12 @@ from zcrawl.model.reasons.waiting import (
     SHARED,
     STORING,
     SUSPECTS,
+    TASK_CONCURRENCY,
+    TASK_SLOTS_FULL,
     THROTTLED,
     WORKER_FULL,
 )
+from zcrawl.model.rows import NO_HOST
 
 
 class HostQueue(msgspec.Struct, frozen=True):
@@ -133,6 +137,48 @@ def why(host: HostState, queue: HostQueue, planner: Planner, now: float) -> Why:
             return Why(DUE, "sending")
         case other:
             assert_never(other)
+
+
+def task_why(run: int, planner: Planner, now: float) -> Why:
+    """Explain what the tasks of a run wait for that have no host."""
+    tasks, lane = planner.tasks, planner.frontier.lanes.get((run, NO_HOST))
+    active = planner.runs.get(run)
+    if lane is None or active is None:
+        return Why(IDLE, "nothing queued")
+    if not active.dispatches:
+        code, _, text = active.waits.partition(": ")
+        return Why(code, text) if active.waits else Why(PAUSED, "job paused")
+    match tasks.gate(run, now):
+        case TaskGate.NO_ROWS if lane.delayed and not lane.beyond:
+            due_at = min(due_at for _, due_at in lane.delayed.values())
+            return Why(RETRY, f"retry in {max(0.0, due_at - now):.0f} s")
+        case TaskGate.NO_ROWS:
+            return Why(LOADING, "queue is being read from the database")
+        case TaskGate.INHERITED:
+            return Why(INHERITED, "workers of the last leader may still run its tasks")
+        case TaskGate.RUN:
+            return Why(PAGES_IN_FLIGHT, "page limit: the last tasks are in flight")
+        case TaskGate.CONCURRENCY:
+            most = active.spec.concurrency
+            return Why(TASK_CONCURRENCY, f"concurrency limit reached: {most} tasks of the job")
+        case TaskGate.NO_WORKER:
+            return _no_worker(planner)
+        case TaskGate.SLOTS:
+            return Why(TASK_SLOTS_FULL, "all task slots of the workers are in use")
+        case TaskGate.OPEN:
+            return Why(DUE, "sending")
+        case other:
+            assert_never(other)
+
+
+def _no_worker(planner: Planner) -> Why:
+    """Explain why no worker takes a task."""
+    workers = [info for info in planner.roster.workers.values() if info.usable]
+    if not workers:
+        return Why(NO_WORKER, "no worker takes work")
+    if not any(info.vitals.task_slots for info in workers):
+        return Why(NO_WORKER, "no worker has task slots: they run an older version")
+    return Why(NO_WORKER, "no worker has what the job needs")
 
 
 def _no_owner(planner: Planner) -> Why:

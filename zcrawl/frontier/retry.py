@@ -32,14 +32,16 @@ def decide(
     retry_class: RetryClass,
     retry_after_s: float | None,
     jitter: float,
+    backoff_s: float = BACKOFF_BASE_S,
+    most_s: float = BACKOFF_CAP_S,
 ) -> Retry | GiveUp:
     """Return the delay before the next attempt, or give up. `attempt` counts from 1.
 
-    `retries` is how many attempts may follow the first one. The delay doubles with each attempt,
-    and `jitter` in [0, 1) spreads it over the upper half of its range; over the whole range, half
-    of the retries would come before the server had time to recover. A Retry-After is a lower bound,
-    even above the cap. Postponed requests are repeated without limit, because nothing was tried
-    yet.
+    `retries` is how many attempts may follow the first one. The delay is `backoff_s` at first, and
+    doubles with each attempt up to `most_s`. `jitter` in [0, 1) spreads it over the upper half of
+    its range; over the whole range, half of the retries would come before the server had time to
+    recover. A Retry-After is a lower bound, even above the cap. Postponed requests are repeated
+    without limit, because nothing was tried yet.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
@@ -49,7 +51,7 @@ def decide(
         return Retry(max(retry_after_s or 0.0, BACKOFF_BASE_S) + jitter)
     if retry_class is RetryClass.PERMANENT or attempt > retries:
         return GiveUp()
-    full = min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2.0 ** min(attempt - 1, _MAX_DOUBLINGS))
+    full = min(most_s, backoff_s * 2.0 ** min(attempt - 1, _MAX_DOUBLINGS))
     delay = full * (0.5 + 0.5 * jitter)
     if retry_after_s is not None:
         delay = max(delay, retry_after_s)

@@ -21,7 +21,7 @@ from zcrawl.model.host import RobotsFile
 from zcrawl.model.log_event import PLAN_ERROR, commit_event
 from zcrawl.model.process_name import process_name
 from zcrawl.model.reasons.failure import BAD_RESULT
-from zcrawl.model.rows import StoredRobots
+from zcrawl.model.rows import NO_HOST, StoredRobots
 from zcrawl.model.states import Disposition, Outcome, RequestState
 from zcrawl.result.plan import ResultPlanner
 from zcrawl.result.receive import Received, StreamKey
@@ -205,6 +205,8 @@ class Commits:
         on_trial = state.planner.forget_trial(host, change.seq)
         closed = state.close_lease(change.seq)
         state.planner.overdue.discard(change.seq)
+        if host == NO_HOST:
+            state.planner.tasks.settled(change.seq)
         row = state.forget_withheld(change.seq) or queued_row or on_trial
         row = closed.row if closed is not None else row
         if disposition is not Disposition.APPLIED or change.state is not RequestState.QUEUED:

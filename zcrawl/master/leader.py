@@ -476,6 +476,7 @@ class Leader:
         if not self._announced:
             self._announced = True
             self.state.planner.granter.await_owners(now + GREETING_S)
+            self.state.planner.tasks.await_greetings(now + GREETING_S)
             self.state.await_greetings(now + GREETING_S)
         roster = self.state.roster
         self._beat_at = now + roster.heartbeat_s

@@ -219,6 +219,7 @@ class LeaderState:
         active_before = self.runs.get(row.id)
         dispatched = active_before is not None and active_before.dispatches
         politeness = active_before.spec.politeness if active_before is not None else None
+        priority = active_before.spec.priority if active_before is not None else None
         active = self.runs.put(row)
         if active is not None and not active.refusal and row.recall is not None:
             self.recalls[row.id] = None
@@ -229,6 +230,8 @@ class LeaderState:
                 self._pace_changed(row.id, effects)
             elif dispatched and not active.dispatches:
                 self.withdraw(self.leases.of_run(row.id), effects)
+            if priority is not None and active.spec.priority != priority:
+                self.planner.priority_changed(row.id)
             if not dispatched:
                 self.planner.run_freed(row.id)
             return

@@ -41,8 +41,8 @@ from zcrawl.model.process_name import process_name
 from zcrawl.model.reasons.cluster import DUPLICATE_ID, LACKS, NO_CODE, UNKNOWN_RUN, lacks
 from zcrawl.model.reasons.registry import find_reason
 from zcrawl.model.reasons.storage import STORE_BEHIND
-from zcrawl.model.reasons.waiting import DRAINING, HOST_WAITS, WITHDRAWN
-from zcrawl.model.rows import QueuedRow
+from zcrawl.model.reasons.waiting import DRAINING, HOST_WAITS, TASK_WAITS, WITHDRAWN
+from zcrawl.model.rows import NO_HOST, QueuedRow
 from zcrawl.store.commands import BeginRuns, CountCrash, SetDrain
 
 REJECT_PAUSE_S = 0.1  # a rejected URL is not assigned again at once
@@ -171,6 +171,10 @@ class Membership:
             by_host.setdefault(held_lease.assignment.host, []).append(held_lease)
         granted = dict(hello.granted)
         for host, leases in by_host.items():
+            if host == NO_HOST:
+                for held_lease in leases:
+                    self._adopt_lease(info, held_lease, now)
+                continue
             running = sum(held_lease.started for held_lease in leases)
             in_use = max(running, min(len(leases), granted.get(host, len(leases))))
             state.planner.granter.adopt(info, host, in_use, now)
@@ -189,7 +193,8 @@ class Membership:
             return  # the run has ended, or the result is here already
         if state.is_lost(held_lease.epoch, url.seq):
             return
-        if url.host not in state.planner.hosts:
+        host_state = state.planner.hosts.get(url.host)
+        if host_state is None and url.host != NO_HOST:
             return  # no request of this host is queued, so this one is settled
         queued_row = state.frontier.remove(url.run, url.host, url.seq)
         state.planner.forget_trial(url.host, url.seq)
@@ -203,11 +208,11 @@ class Membership:
             attempts=url.attempt - 1,
             crashes=url.crashes,
             parent=url.parent,
-            label=url.label,
+            block=url.block,
             extra=url.extra,
             known=url.known,
         )
-        paced = state.planner.hosts[url.host].interval_s > 0.0
+        paced = host_state is not None and host_state.interval_s > 0.0
         ahead = paced and not held_lease.started
         lease = state.leases.open(token, row, info, 0, now, ahead=ahead)
         lease.started_at = now if held_lease.started else None
@@ -302,7 +307,7 @@ class Membership:
             if rejection is None or lease.received:
                 continue
             reason = rejection.reason
-            if reason not in (WITHDRAWN, HOST_WAITS):  # both are usual
+            if reason not in (WITHDRAWN, HOST_WAITS, TASK_WAITS):  # they are usual
                 text = lacks(rejection.lacks) if reason == LACKS else _meaning(reason)
                 effects.append(Note("rejected", f"{info.id} gave requests back: {text}"))
             if reason in (UNKNOWN_RUN, NO_CODE):
@@ -348,8 +353,11 @@ class Membership:
             if lease.row.seq not in blamed:
                 state.give_back(lease)
                 continue
-            state.planner.close_lease(lease)
             seq = lease.row.seq
+            if lease.row.host == NO_HOST and on_trial != seq and state.planner.tasks.excuse(seq):
+                state.give_back(lease)
+                continue
+            state.planner.close_lease(lease)
             self._put_on_trial(lease.row, seq == on_trial, seq == alone, now, effects)
 
     def _put_on_trial(

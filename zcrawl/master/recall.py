@@ -138,6 +138,6 @@ def _links(rows: list[KnownRow], rules: CanonicalRules) -> tuple[tuple[NewLink, 
             continue
         if url != row.url or not is_key_of(key, url, extra, rules):
             key = request_key(url, extra, rules)
-        link = NewLink(url, key, row.origin, row.depth, label=row.label, extra=row.extra)
+        link = NewLink(url, key, row.origin, row.depth, block=row.block, extra=row.extra)
         links.setdefault(key, link)
     return tuple(links.values()), lost

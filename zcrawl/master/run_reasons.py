@@ -36,4 +36,6 @@ class RunReasons:
 
 def in_words(limit: SpeedLimit) -> str:
     """`https://docs.test: rate limit: 40/s, next in 0.1 s`, `rate limit (12 hosts)`."""
+    if not limit.hosts:  # of tasks that have none
+        return limit.text
     return f"{limit.host}: {limit.text}" if limit.host else f"{limit.text} ({limit.hosts} hosts)"

@@ -13,11 +13,12 @@ import msgspec
 from zcrawl.dispatch.in_flight import NONE, InFlight, by_host, by_run, grouped, in_flight_by_lane
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.runs import ActiveRun
-from zcrawl.dispatch.why import host_queue, why
+from zcrawl.dispatch.why import host_queue, task_why, why
 from zcrawl.frontier.frontier import LaneKey
 from zcrawl.master.commits import Commits
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.model.reasons.waiting import AWAY, HOURS, IDLE, INHERITED, RETRY
+from zcrawl.model.reasons.waiting import NO_WORKER as NO_WORKER_CODE
 from zcrawl.model.rows import RunRow
 from zcrawl.model.snapshot import (
     ClusterSnapshot,
@@ -113,7 +114,8 @@ def workers_view(state: LeaderState, now: float) -> tuple[WorkerView, ...]:
 
 
 def worker_view(info: WorkerInfo, now: float) -> WorkerView:
-    vitals = msgspec.structs.asdict(info.vitals) | {"rate": round(info.vitals.rate, 2)}
+    rates = {"rate": round(info.vitals.rate, 2), "task_rate": round(info.vitals.task_rate, 2)}
+    vitals = msgspec.structs.asdict(info.vitals) | rates
     return WorkerView(
         **vitals,
         id=info.id,
@@ -213,6 +215,12 @@ def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int,
             elif reason.code != IDLE:
                 idle.discard(run)
                 reasons.pop(run, None)
+    for run in idle.intersection(state.planner.tasks.runs):
+        reason = task_why(run, state.planner, now)
+        if reason.code in (INHERITED, NO_WORKER_CODE, RETRY):
+            reasons.setdefault(run, f"waiting: {reason.text}")
+        elif reason.code != IDLE:
+            reasons.pop(run, None)
     return reasons
 
 

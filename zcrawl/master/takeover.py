@@ -47,8 +47,10 @@ def inherit(state: LeaderState, loaded: Loaded, *, alone: bool, now: float) -> N
             if host.owners:
                 state.planner.granter.assume_start(host.id, last_start_at)
         return
+    if loaded.epoch > 1:
+        state.planner.tasks.inherit()
     longest = max(
-        (active_run.spec.fetch.timeout for active_run in state.runs.active.values()), default=20.0
+        (active_run.spec.attempt_s for active_run in state.runs.active.values()), default=20.0
     )
     over_at = lease_until + longest
     for host in loaded.hosts:

@@ -2,7 +2,7 @@
 
 A message is two frames: a `Header` and a body. The header's `subject` names the request that a
 RESULT is about, so that a result whose body cannot be read can still be consumed (rule `bad
-results`). docs/protocol.md explains each message and the fifteen rules.
+results`). docs/protocol.md explains each message and the sixteen rules.
 
 Annotations here and in the modules that it takes types from are not strings, because msgspec would
 compile each of them again in every process, which was 30 ms of a start.
@@ -22,10 +22,10 @@ from msgspec import Meta
 
 from zcrawl.errors import RetryClass
 from zcrawl.model.host import Address, GroupShare, Manner, Number, RobotsFile, Seconds
-from zcrawl.model.sitemap_request import has_sitemap_prio, label_nesting
+from zcrawl.model.sitemap_request import block_nesting, has_sitemap_prio
 from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.states import Outcome
-from zcrawl.model.vitals import Slots, Vitals, WorkerVitals
+from zcrawl.model.vitals import Slots, TaskSlots, Vitals, WorkerVitals
 
 
 class MessageKind(enum.IntEnum):
@@ -87,7 +87,7 @@ CookieBytes: TypeAlias = Annotated[bytes, Meta(max_length=16_384)]
 CanonicalLink: TypeAlias = tuple[Url, UrlKey]  # canonical
 ShortText: TypeAlias = Annotated[str, Meta(max_length=500)]
 Detail: TypeAlias = Annotated[str, Meta(max_length=5_000)]
-Label: TypeAlias = Annotated[str, Meta(max_length=100)]
+ShortName: TypeAlias = Annotated[str, Meta(max_length=100)]
 Files: TypeAlias = Annotated[
     dict[Annotated[str, Meta(max_length=20)], Annotated[str, Meta(max_length=64)]],
     Meta(max_length=2),
@@ -130,7 +130,7 @@ class Assignment(_Body, frozen=True):
     parent: str | None
     prio: int = 0
     crashes: int = 0  # crashes with this request alone (rule `crashes`)
-    label: str = ""  # the extraction block that reads it; of a sitemap: model.sitemap_request
+    block: str = ""  # the extraction block that reads it; of a sitemap: model.sitemap_request
     verdict: str = ""  # not to be fetched: its request ends with this reason
     extra: bytes = b""  # of a spider's request: frontier.extra
     known: bytes = b""  # Traits of a page that an earlier run has met: frontier.recrawl
@@ -142,7 +142,7 @@ class Assignment(_Body, frozen=True):
     @property
     def nesting(self) -> int:
         """How many sitemap indexes led to this sitemap."""
-        return label_nesting(self.label)
+        return block_nesting(self.block)
 
 
 class HeldLease(_Body, frozen=True):
@@ -155,7 +155,7 @@ class HeldLease(_Body, frozen=True):
 
 class Hello(_Body, frozen=True):
     slots: Slots
-    version: Label  # this and the next are in every SNAPSHOT
+    version: ShortName  # this and the next are in every SNAPSHOT
     hostname: HostName
     pid: Number
     held: Annotated[list[HeldLease], _Held]
@@ -169,6 +169,7 @@ class Hello(_Body, frozen=True):
     # (host, requests at a time) of hosts in `held`: in force until the WELCOME comes
     granted: Annotated[list[tuple[int, int]], _Held] = []
     life: int = 0  # number of its supervisor's life: restarting the node by hand ends its drain
+    task_slots: TaskSlots = 0  # tasks without a host at a time; older workers take none
 
 
 class Heartbeat(_Body, frozen=True):
@@ -258,7 +259,7 @@ class Result(_Body, frozen=True):
     host_next_in_s: Seconds = 0.0  # until the host's next request may start
     crawl_delay_s: Seconds = 0.0  # what robots.txt asks for
     detail: str = ""  # for people: the error's text, cut
-    labels: list[tuple[Label, list[UrlKey]]] = []  # links that go to a certain block
+    blocks: list[tuple[ShortName, list[UrlKey]]] = []  # links that go to a certain block
     extracted: ExtractionReport | None = None  # of a job that extracts
     cookies: tuple[HostName, CookieBytes] | None = None  # a host's, when they changed
     manner: Manner | None = None  # of the host, when it has changed
@@ -357,6 +358,7 @@ class RunConfig(_Body, frozen=True):
     cookies: bytes = b""  # JSON: host → its cookies, as results brought them
     code: str = ""  # SHA-256 of the spider's file, which CODE brings
     canonical: int = 1  # version of the canonical form by which its keys are made
+    priority: int = 0  # of its job; higher goes first
 
 
 class RunConfigs(_Body, frozen=True):

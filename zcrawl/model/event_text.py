@@ -69,6 +69,7 @@ EVENT_TEXTS: Final[dict[str, str]] = {
     "run_pending": WHOLE,
     "run_failed": WHOLE,
     "run_too_long": WHOLE,
+    "run_expired": WHOLE,
     "job_active": WHOLE,
     "job_paused": WHOLE,
     JOB_ARCHIVED: WHOLE,

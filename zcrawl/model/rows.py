@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from zcrawl.model.host import Manner
@@ -9,16 +11,20 @@ from zcrawl.model.process_name import ProcessName
 from zcrawl.model.sitemap_request import SITEMAP_PRIO, has_sitemap_prio
 from zcrawl.model.states import JobState, RunCause, RunState
 
+# The host of requests that go to no host: tasks with an id instead of a URL, and starts of spiders.
+# They have no owner and no pace, and there is no row of this id in the table of hosts.
+NO_HOST: Final = 0
+
 
 class NewLink(msgspec.Struct, frozen=True):
     """A URL that may be new to a run. The store finds out, and gives it its seq if it is."""
 
     url: str
     key: bytes
-    origin: str
+    origin: str  # empty: it goes to no host (NO_HOST)
     depth: int
     prio: int = 0
-    label: str = ""  # the extraction block that it goes to
+    block: str = ""  # the extraction block that it goes to
     extra: bytes = b""  # of a spider's request: frontier.extra
     skip: str = ""  # reason if the link is admitted as skipped
 
@@ -52,7 +58,7 @@ class QueuedRow(msgspec.Struct, frozen=True):
     crashes: int = 0  # crashes with this request alone
     due_at: float = 0.0  # UTC; 0: at once
     parent: str | None = None  # the parent's URL
-    label: str = ""
+    block: str = ""
     extra: bytes = b""
     known: bytes = b""  # what an earlier run stored about the page: frontier.recrawl
 
@@ -143,7 +149,7 @@ class KnownRow(msgspec.Struct, frozen=True):
     key: bytes
     origin: str
     depth: int
-    label: str = ""
+    block: str = ""
     extra: bytes = b""
 
 

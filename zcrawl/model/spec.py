@@ -264,6 +264,13 @@ class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client_key: str = ""
 
 
+class Retries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long a failed request waits before it is tried again. `fetch.retries` says how often."""
+
+    backoff: float = 1.0  # seconds before the second attempt; doubles with each further one
+    max_delay: float = 300.0  # seconds; a Retry-After of the server may ask for more
+
+
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A form that is sent once per worker before the first page of its host."""
 
@@ -314,6 +321,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: str = CRAWL  # or the name of a plugin that executes the job
     seeds: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # words that jobs are grouped by
+    priority: int = 0  # -100 to 100; higher goes first
+    concurrency: int = 0  # tasks without a host at the same time; 0: as many as workers take
+    timeout: float = 0.0  # seconds for one task; 0: fetch.timeout
+    expires: float = 0.0  # seconds after which a run starts nothing more; 0: never
+    retry: Retries = Retries()
     scope: Scope = Scope()
     politeness: Politeness = Politeness()
     traps: Traps = Traps()
@@ -336,6 +348,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fail_above: float = FAIL_ABOVE  # a run failed if a larger share of its URLs did
     max_runtime: float = 0.0  # seconds after which a run fails; 0: no limit
     retention: Retention = Retention()
+
+    @property
+    def attempt_s(self) -> float:
+        """How long the main part of an attempt may take: the request of a page, or a task."""
+        return self.timeout or self.fetch.timeout
 
     @property
     def needs_session(self) -> bool:

@@ -4,7 +4,8 @@
 SNAPSHOT and by the console: a new field is declared here, and nowhere else on that way. `Vitals`
 is the message of a master that does not lead; nothing of it is sent again.
 
-Only `slots` and `rate` are used for decisions: how many requests a worker gets early.
+Four are used for decisions: `slots` and `rate` (how many requests a worker gets early), and
+`task_slots` and `task_rate` (the same of tasks without a host).
 """
 
 from typing import Annotated, TypeAlias
@@ -15,6 +16,7 @@ from msgspec import Meta
 from zcrawl.model.host import Number
 
 Slots: TypeAlias = Annotated[int, Meta(ge=1, le=100_000)]
+TaskSlots: TypeAlias = Annotated[int, Meta(ge=0, le=100_000)]  # 0: it takes no such tasks
 # Of one core, by this process, in the last second; None: not measured.
 CpuPercent: TypeAlias = Annotated[float, Meta(ge=0, le=1_000_000)] | None
 
@@ -27,13 +29,17 @@ class WorkerVitals(msgspec.Struct, frozen=True, array_like=True):
     """
 
     slots: Slots = 1  # requests at a time
-    rate: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0  # results per second, smoothed
+    # Results per second, smoothed, without those of tasks.
+    rate: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
     running: Number = 0
     waiting: Number = 0  # held, not started
     outbox: Number = 0  # results that are not settled
     rss_bytes: Number = 0
     lag_ms: float = 0.0  # how late its loop was at worst
     cpu_percent: CpuPercent = None
+    task_slots: TaskSlots = 0  # tasks without a host at a time
+    tasks: Number = 0  # such tasks that run
+    task_rate: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0  # of them, per second, smoothed
 
 
 class Vitals(msgspec.Struct, frozen=True, array_like=True):

@@ -39,7 +39,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     """A serialised `extract.page_facts.PageContext`."""
 
     url: str
-    label: str
+    block: str
     values: dict[str, Any]
     main: dict[str, Any] | None
 
@@ -83,7 +83,7 @@ class ExtractedData(msgspec.Struct, frozen=True, array_like=True):
     problems: list[bytes]
     reasons: dict[str, int]
     fields: dict[str, list[int]]
-    labels: dict[str, list[bytes]]
+    blocks: dict[str, list[bytes]]
     paging: list[bytes]
     size: int
     examples: dict[str, str]
@@ -156,7 +156,7 @@ def as_answer(page: ParsedPage) -> PageParsed:
             extraction.problems,
             extraction.reasons,
             extraction.fields,
-            extraction.labels,
+            extraction.blocks,
             extraction.paging,
             extraction.size,
             extraction.examples,
@@ -186,7 +186,7 @@ def as_page(answer: PageParsed, links: list[Link]) -> ParsedPage:
             problems=extraction.problems,
             reasons=extraction.reasons,
             fields=extraction.fields,
-            labels=extraction.labels,
+            blocks=extraction.blocks,
             paging=extraction.paging,
             size=extraction.size,
             examples=extraction.examples,

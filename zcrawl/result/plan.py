@@ -213,8 +213,11 @@ class ResultPlanner:
         retry = result.retry or RetryClass.PERMANENT
         # The jitter must be the same when the batch is planned again: it derives from the row.
         jitter = (result.seq * 2654435761 + result.attempt * 40503) % 1024 / 1024
+        spec = active.spec
         verdict = decide(
-            result.attempt, active.spec.fetch.retries, retry, result.retry_after_s, jitter
+            *(result.attempt, spec.fetch.retries, retry, result.retry_after_s, jitter),
+            backoff_s=spec.retry.backoff,
+            most_s=spec.retry.max_delay,
         )
         if isinstance(verdict, Retry):
             counted = retry is not RetryClass.POSTPONED
@@ -235,7 +238,7 @@ class ResultPlanner:
     def _links(self, result: Result, active: ActiveRun) -> list[NewLink] | None:
         """Return links that may be new; None if a sample shows that the worker lies."""
         links = []
-        labels = {key: label for label, keys in result.labels for key in keys}
+        blocks = {key: block for block, keys in result.blocks for key in keys}
         run, seen, paging = result.run, self._seen, frozenset(result.paging)
         prios = result.prios if len(result.prios) == len(result.links) else None
         for at, (url, key) in enumerate(result.links):
@@ -244,9 +247,9 @@ class ResultPlanner:
             if self._sample_is_due() and not _is_true(url, key, b"", active):
                 return None
             prio = 0 if prios is None else _bounded_prio(prios[at])
-            label = labels.get(key, "") if labels else ""
+            block = blocks.get(key, "") if blocks else ""
             depth = result.depth if key in paging else result.depth + 1
-            links.append(NewLink(url, key, origin_of(url), depth, prio, label=label))
+            links.append(NewLink(url, key, origin_of(url), depth, prio, block=block))
         for url, key, reason in result.trapped:
             if (run, key) not in seen:
                 depth, why = result.depth + 1, reason[:MOST_REASON]
@@ -254,13 +257,13 @@ class ResultPlanner:
         extra = _mark(result, active)
         for url, key in result.sitemaps:
             if (run, key) not in seen:
-                label, depth = labels.get(key, ""), result.depth
-                link = NewLink(url, key, origin_of(url), depth, label=label, extra=extra)
+                block, depth = blocks.get(key, ""), result.depth
+                link = NewLink(url, key, origin_of(url), depth, block=block, extra=extra)
                 links.append(link.as_sitemap())
         if result.handover is not None and (run, result.handover[1]) not in seen:
             url, key = result.handover
-            label = labels.get(key, "")
-            links.append(NewLink(url, key, origin_of(url), result.depth, label=label, extra=extra))
+            block = blocks.get(key, "")
+            links.append(NewLink(url, key, origin_of(url), result.depth, block=block, extra=extra))
         return (
             links
             if not result.requests or self._add_spider_requests(result, active, links)

@@ -28,6 +28,7 @@ from zcrawl.model.states import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
+from zcrawl.roles.task_slots import default_task_slots
 from zcrawl.roles.vouching import Vouching
 from zcrawl.runtime import clock
 from zcrawl.runtime.files import make_private_folder, tighten
@@ -58,6 +59,7 @@ class EmbeddedCluster:
         workers: int,
         *,
         slots: int = 32,
+        task_slots: int = 0,
         rate: float = 0.0,
         bandwidth: float = 0.0,
         rights: JobRights = OWNER,
@@ -73,6 +75,7 @@ class EmbeddedCluster:
         self._ids = [f"w{n}" for n in range(1, workers + 1)]
         self._worker = {
             "slots": slots,
+            "task_slots": task_slots or default_task_slots(workers),
             "rate": rate,
             "bandwidth": bandwidth,
             "stuck_after": stuck_after,

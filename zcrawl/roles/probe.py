@@ -25,6 +25,7 @@ from zcrawl.fetch.wire.engine import HttpEngine
 from zcrawl.frontier.extra import REDIRECT, decode, encode, is_start
 from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group
 from zcrawl.frontier.scope import canonical_rules
+from zcrawl.frontier.tasks import is_task_id
 from zcrawl.frontier.url import (
     CANONICAL_VERSION,
     LinkResolver,
@@ -34,7 +35,7 @@ from zcrawl.frontier.url import (
     origin_of,
 )
 from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
-from zcrawl.model.spec import JobSpec
+from zcrawl.model.spec import CRAWL, JobSpec
 from zcrawl.model.states import Outcome
 from zcrawl.parse.charset import encoding_of
 from zcrawl.parse.page import is_html, parse_page
@@ -101,20 +102,24 @@ class ExchangeRecorder:
 
 
 async def probe(
-    spec: JobSpec, url: str, label: str = "", rights: JobRights = OWNER
+    spec: JobSpec, url: str, block: str = "", rights: JobRights = OWNER
 ) -> dict[str, Any]:
-    """Fetch `url` under `spec` and return a report of plain values. `label` is the extraction block
+    """Fetch `url` under `spec` and return a report of plain values. `block` is the extraction block
     that a link to it would name, `rights` are those of the machine's own user.
 
     Scope, guard and links are those of a crawl that begins with the seeds of `spec`. A URL that is
     not a seed counts as a page one step from a seed. Without seeds, it is the only seed."""
     keyring = Keyring(rights, os.environ)
     rules = canonical_rules(spec.scope, CANONICAL_VERSION)
-    start = canonicalize(url, rules)
-    seeds = [canonicalize(seed, rules) for seed in spec.seeds or (url,)]
-    hosts = sorted({origin_of(seed).partition("://")[2] for seed in seeds})
+
+    def is_id(seed: str) -> bool:
+        return spec.kind != CRAWL and is_task_id(seed)
+
+    start = url if is_id(url) else canonicalize(url, rules)
+    seeds = [seed if is_id(seed) else canonicalize(seed, rules) for seed in spec.seeds or (url,)]
+    hosts = sorted({origin_of(seed).partition("://")[2] for seed in seeds if not is_id(seed)})
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=hosts)
-    page = Assignment(1, 1, 1, 1, start, 0 if start in seeds else 1, 1, None, label=label)
+    page = Assignment(1, 1, 1, 1, start, 0 if start in seeds else 1, 1, None, block=block)
     async with HttpEngine() as plain:
         engine = make_engine(spec, lambda: plain)
         recorder = ExchangeRecorder(engine, _secret_headers(spec))
@@ -134,7 +139,7 @@ async def probe(
         "requests": [_request(url, extra) for url, _, _, extra in result.requests],
         "sitemaps": [url for page_result in results for url, _ in page_result.sitemaps],
     }
-    if not is_start(start):
+    if not (is_start(start) or is_id(start)):
         report["guard"] = await _guard(context, start)
         report["robots"] = _robots(spec, recorder, start)
         report["scope"] = context.scope.verdict(start, page.depth) if page.depth else None
@@ -324,7 +329,7 @@ def _page(
         report["rejected_links"] |= parsed.rejected
         for link, _ in parsed.links:
             links.setdefault(link, _left_out(context, link, result))
-    goes_to = {key: label for label, keys in result.labels for key in keys}
+    goes_to = {key: block for block, keys in result.blocks for key in keys}
     keys = dict(result.links)
     report["links"] = [
         {

@@ -54,6 +54,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     parent_pipe: int
     masters: list[Endpoints]
     slots: int
+    task_slots: int
     log: str
     blobs: str
     rate: float = 0.0
@@ -121,6 +122,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         spec.id,
         spec.incarnation,
         slots=spec.slots,
+        task_slots=spec.task_slots,
         version=__version__,
         hostname=os.uname().nodename,
         pid=os.getpid(),

@@ -27,6 +27,7 @@ from zcrawl.roles.blobs import blobs_place
 from zcrawl.roles.embedded import WORKER_MODULE
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import WORKER_ERRORS
+from zcrawl.roles.task_slots import default_task_slots
 from zcrawl.roles.worker_files import FILE, MastersFile, Pulses
 from zcrawl.runtime import clock
 from zcrawl.runtime import lives as lives_files
@@ -129,12 +130,12 @@ class WorkerNode:
             "closed": [name for name in (self._config.mesh.key_file, *self._closed) if name],
         }
 
-    @staticmethod
-    def _configured(config: Config) -> dict[str, Any]:
+    def _configured(self, config: Config) -> dict[str, Any]:
         """Return the start parameters that come from the configuration."""
         worker, mesh = config.worker, config.mesh
         return {
             "slots": worker.slots,
+            "task_slots": worker.task_slots or default_task_slots(len(self.ids)),
             "rate": worker.rate,
             "bandwidth": worker.bandwidth,
             "rights": cluster.job_rights(config, owner=False),

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from zcrawl.errors import BadUrl
+from zcrawl.frontier.tasks import check_task_id, is_task_id
 from zcrawl.frontier.url import canonicalize, quoted
 from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME
+from zcrawl.model.spec import CRAWL
 from zcrawl.submit.url_logins import refuse_login
 from zcrawl.text.patterns import lazy_pattern
 
@@ -95,6 +97,16 @@ def check_seed(text: str) -> str:
     return text
 
 
+def check_task(text: str) -> str:
+    """Return `text` if it is a URL as `check_seed` accepts it, or can be the id of a task."""
+    return check_task_id(text) if is_task_id(text) else check_seed(text)
+
+
+def seed_check(kind: str) -> Callable[[str], str]:
+    """Return the check of a seed of jobs of this kind."""
+    return check_seed if kind == CRAWL else check_task
+
+
 def file_advice(name: str) -> str:
     """Return advice about a file that was given instead of a URL or a job file; empty if it is not
     a file of a known kind."""
@@ -114,10 +126,14 @@ class SeedLines:
     Blank lines and `#` comments are ignored."""
 
     def __init__(
-        self, lines: Iterable[str], source: str, clean: Callable[[str], str] = lambda text: text
+        self,
+        lines: Iterable[str],
+        source: str,
+        clean: Callable[[str], str] = lambda text: text,
+        check: Callable[[str], str] = check_seed,
     ) -> None:
         """Read from `lines`; `clean` takes logins out of URLs (`url_logins`)."""
-        self._clean = clean
+        self._clean, self._check = clean, check
         self.seeds = 0
         self.bad = 0
         self.first_bad = ""
@@ -153,7 +169,7 @@ class SeedLines:
             if not text or text.startswith("#"):
                 continue
             try:
-                seed = check_seed(self._clean(text))
+                seed = self._check(self._clean(text))
             except BadUrl as error:
                 self._refuse(number, error)
                 continue

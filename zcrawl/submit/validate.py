@@ -33,7 +33,7 @@ from zcrawl.submit.access import check_access
 from zcrawl.submit.code import check_code, check_engine, check_kind
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
-from zcrawl.submit.seeds import check_seed
+from zcrawl.submit.seeds import check_seed, seed_check
 from zcrawl.submit.tags import check_tags
 from zcrawl.text.patterns import lazy_pattern
 
@@ -66,6 +66,8 @@ FOREIGN_KEYS: Final = {
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
 MAX_RETRIES: Final = 100
+MAX_PRIORITY: Final = 100
+MAX_DELAY_S: Final = 7 * 86_400  # between two attempts
 # The leader checks a job in its event loop, and again when it loads a run. Below these limits that
 # takes about 0.1 s.
 MAX_ENTRIES: Final = 10_000  # of all lists and tables together
@@ -85,6 +87,10 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
                 "start the job: zcrawl submit JOB.toml --update, or zcrawl crawl JOB.toml"
             )
         hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec, LATER_KEYS)
+        if data.get("kind", CRAWL) == CRAWL:  # the others are for tasks
+            hint = {"concurrency": "politeness.concurrency", "timeout": "fetch.timeout"}.get(
+                hint or "", hint
+            )
         meant = f"; did you mean {hint!r}?" if hint else ""
         raise JobError(f"{source}: unknown key {key!r}{meant}", code=UNKNOWN_KEY)
     try:
@@ -105,9 +111,10 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     check_name(spec.name)
     check_kind(spec, LATER_KINDS)
     check_tags(spec.tags)
+    check_kind_of_seed = seed_check(spec.kind)
     for number, seed in enumerate(spec.seeds if seeds else (), 1):
         try:
-            check_seed(seed)
+            check_kind_of_seed(seed)
         except BadUrl as error:
             raise JobError(f"seeds, entry {number}: {error}", code=error.code) from None
     _check_numbers(spec)
@@ -214,6 +221,23 @@ def check_name(name: str) -> None:
 
 def _check_numbers(spec: JobSpec) -> None:
     scope, politeness, fetch = spec.scope, spec.politeness, spec.fetch
+    if abs(spec.priority) > MAX_PRIORITY:
+        raise JobError(
+            f"priority is {spec.priority}; it must be {-MAX_PRIORITY} to {MAX_PRIORITY}, and "
+            "higher goes first"
+        )
+    _at_least(0, "concurrency", spec.concurrency)
+    _at_least(0, "expires", spec.expires)
+    _at_least(0, "timeout", spec.timeout)
+    if spec.timeout and spec.kind == CRAWL:
+        raise JobError("timeout is for the tasks of jobs of other kinds; write fetch.timeout")
+    _positive("retry.backoff", spec.retry.backoff)
+    _at_least(spec.retry.backoff, "retry.max_delay", spec.retry.max_delay, most=MAX_DELAY_S)
+    if spec.concurrency and spec.kind == CRAWL:
+        raise JobError(
+            "concurrency limits the tasks of jobs of other kinds, and a crawl has pages; write "
+            "politeness.concurrency, for the requests to one host at a time"
+        )
     _at_least(0, "scope.max_depth", scope.max_depth)
     _at_least(1, "scope.max_pages", scope.max_pages)
     _at_least(1, "scope.max_pages_per_host", scope.max_pages_per_host)
@@ -240,7 +264,7 @@ def _check_numbers(spec: JobSpec) -> None:
     _at_least(0, "fetch.retries", fetch.retries, most=MAX_RETRIES)
 
 
-def _at_least(least: int, key: str, value: float | None, most: int = MAX_INT) -> None:
+def _at_least(least: float, key: str, value: float | None, most: int = MAX_INT) -> None:
     if value is None:
         return
     if not math.isfinite(value):

@@ -71,6 +71,7 @@ class Chaos:
                 process.name,
                 self._life_serial,
                 slots=4,
+                task_slots=3,
                 replaces=old if supervised else 0,
                 life=process.node_life,
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zcrawl.errors import AddressMoved
 from zcrawl.frontier.url import origin_of
+from zcrawl.model.rows import NO_HOST
 from zcrawl.testing.processes import SimWorker
 from zcrawl.testing.web import Visit
 from zcrawl.worker import events as w
@@ -28,6 +29,9 @@ class Fetches:
 
     def start(self, worker: SimWorker, held: Held) -> None:
         world, assignment = self._world, held.assignment
+        if assignment.host == NO_HOST:
+            world.tasks.start(worker, held)
+            return
         if held.address is not None:
             address = world.web.address_of(origin_of(assignment.url), world.now)
             if address != held.address:
@@ -36,6 +40,7 @@ class Fetches:
                 world.happens_to(worker, 0.01, lambda: world.tell_worker(worker, ended))
                 return
         visit = world.web.start(assignment.url, worker.name, world.now)
+        visit.run = assignment.run
         worker.visits[assignment.seq] = visit
         took = world.rng.uniform(0.01, 0.4) if world.rng.random() < 0.9 else 6.0
         world.at(took, lambda: self.end_visit(visit))

@@ -33,7 +33,7 @@ class SimWorker(Process):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.node_life = 1  # of its supervisor
-        self.machine = WorkerMachine(name, 1, slots=4, life=self.node_life)
+        self.machine = WorkerMachine(name, 1, slots=4, task_slots=3, life=self.node_life)
         self.visits: dict[int, Visit] = {}
 
     @property

@@ -27,6 +27,7 @@ def verify(world: World) -> None:
         every_final_page_is_there_once(world, run)
         every_link_was_admitted(world, run)
         every_item_is_in_its_file_once(world, run)
+    world.tasks.verify()
     world.operators.check()
     hosts_are_treated_politely(world)
     groups_are_treated_politely(world)
@@ -205,6 +206,7 @@ def nothing_was_fetched_twice(world: World) -> None:
     """Rule `takeover`: requests of live workers are adopted, not repeated. For worlds in which no
     worker ever died or was cut off."""
     fetched = Counter(visit.url for visit in world.web.visits)
+    world.tasks.none_ran_twice()
     runs = len(world.answered)
     for url, count in fetched.items():
         page = world.web.page_behind(url)

@@ -44,6 +44,7 @@ class Visit:
     started: float
     ended: float | None = None
     address: str = ""
+    run: int = 0
 
 
 class FakeWeb:

@@ -36,6 +36,7 @@ from zcrawl.testing.operators import Operators
 from zcrawl.testing.outputs import SimOutputs
 from zcrawl.testing.processes import Process, SimMaster, SimWorker
 from zcrawl.testing.store.store import FakeStore, Fault
+from zcrawl.testing.tasks import SimTasks, TaskJob
 from zcrawl.testing.web import FakeWeb
 from zcrawl.worker import events as w
 
@@ -58,6 +59,7 @@ class World:
         politeness: Politeness | None = None,
         runs: int = 2,
         recrawl: Recrawl | None = None,
+        tasks: tuple[TaskJob, ...] = (),
     ) -> None:
         self.rng = random.Random(seed)
         self.faults = faults
@@ -95,6 +97,7 @@ class World:
         self.chaos = Chaos(self)
         self.fetches = Fetches(self)
         self.outputs = SimOutputs(self, seed)
+        self.tasks = SimTasks(self, seed, tasks)
         self.wakes: dict[str, float] = {}
 
     # ------------------------------------------------------------ running
@@ -105,6 +108,7 @@ class World:
         self.at(0.0, self._lock_service)
         self.clients.begin()
         self.outputs.begin()
+        self.tasks.begin()
         self.chaos.plan()
         while self._heap:
             moment, _, action = heapq.heappop(self._heap)
@@ -125,7 +129,7 @@ class World:
             return False
         runs = self.store.tables.runs
         ended = all(run in runs and runs[run].state.ended for _, run in self.answered)
-        return ended and self.outputs.is_done()
+        return ended and self.tasks.done and self.outputs.is_done()
 
     def at(self, delay: float, action: Callable[[], None]) -> None:
         self._turn += 1
@@ -194,6 +198,7 @@ class World:
             case m.ReplyTo(_, reply):
                 self.operators.said(master, reply)
                 self.clients.take(reply)
+                self.tasks.take(reply)
             case m.StepDown(reason):
                 self.trace.append((self.now, f"{master.name} steps down: {reason}"))
                 if self._lock_holder == master.name:

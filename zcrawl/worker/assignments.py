@@ -31,7 +31,8 @@ from zcrawl.model.reasons.cluster import (
     OVERTAKEN,
     UNKNOWN_RUN,
 )
-from zcrawl.model.reasons.waiting import DRAINING, HOST_WAITS, WITHDRAWN
+from zcrawl.model.reasons.waiting import DRAINING, HOST_WAITS, TASK_WAITS, WITHDRAWN
+from zcrawl.model.rows import NO_HOST
 from zcrawl.worker.events import (
     AdoptCode,
     AdoptRobots,
@@ -102,7 +103,7 @@ class Assignments:
             if assignment.verdict and not draining and self._intake.give_up(assignment.seq):
                 ended.append(assignment)
                 continue
-            refusal = DRAINING if draining else self._take(header.epoch, assignment)
+            refusal = DRAINING if draining else self._take(header.epoch, assignment, now)
             if refusal is not None:
                 lacks = self._lacking[assignment.run] if refusal == LACKS else ""
                 refused.append(Rejection(header.epoch, assignment.n, refusal, lacks))
@@ -111,7 +112,7 @@ class Assignments:
         effects.append(SendToMaster(header.source, Accept(self.assigned, [])))
         return ended
 
-    def _take(self, epoch: int, assignment: Assignment) -> str | None:
+    def _take(self, epoch: int, assignment: Assignment, now: float) -> str | None:
         """Take one assignment; return None, or why not."""
         if assignment.run not in self._runs:
             return UNKNOWN_RUN
@@ -119,7 +120,7 @@ class Assignments:
             return LACKS
         if assignment.run in self._awaited:
             return NO_CODE
-        return self._intake.take(epoch, assignment)
+        return self._intake.take(epoch, assignment, now)
 
     def adopt_runs(self, runs: list[RunConfig], effects: WorkerEffects) -> None:
         for config in runs:
@@ -128,6 +129,7 @@ class Assignments:
                     self._codes[config.run] = config.code
                     self._awaited.add(config.run)
                 self._runs[config.run] = config.revision
+                self._intake.set_priority(config.run, config.priority)
                 effects.append(AdoptRun(config))
 
     def adopt_code(self, code: Code, effects: WorkerEffects) -> None:
@@ -184,12 +186,14 @@ class Assignments:
             _reject(leader, refused, effects)
 
     def give_back_waiting(self, leader: str, now: float, effects: WorkerEffects) -> None:
-        """Give back the URLs of hosts with a long wait, which would use up the credit."""
+        """Give back the URLs of hosts with a long wait, which would use up the credit, and tasks
+        that wait for a slot."""
         refused: list[Rejection] = []
         for seq in self._intake.waiting_long(now):
             held = self._intake.finish(seq)
             if held is not None:
-                refused.append(Rejection(held.epoch, held.assignment.n, HOST_WAITS))
+                reason = TASK_WAITS if held.assignment.host == NO_HOST else HOST_WAITS
+                refused.append(Rejection(held.epoch, held.assignment.n, reason))
         _reject(leader, refused, effects)
 
     def confirm_grants(self, leader: str, effects: WorkerEffects) -> None:
@@ -220,6 +224,7 @@ class Assignments:
                 self._intake.finish(seq)
         for run in runs:
             self._known.forget_run(run)
+            self._intake.set_priority(run, 0)
             for by_run in (self._runs, self._codes, self._lacking):
                 by_run.pop(run, None)
             self._awaited.discard(run)

@@ -4,9 +4,10 @@ ASSIGN fills the queues. `start_due` takes requests out when a slot is free, the
 it, its grant has room and the permission to start is fresh. A cancel, a drain or a lost grant
 removes them too.
 
-Runs take turns on a host. Requests of a run are ordered by priority, attempt, depth and number,
-because a request that arrives later may be more urgent. Hosts that may start at the same moment
-take turns too.
+The run whose job has the highest priority goes first on a host, and runs of equal priority take
+turns. Requests of a run are ordered by their own priority, attempt, depth and number, because a
+request that arrives later may be more urgent. Hosts that may start at the same moment take turns
+too, unless their runs differ in priority.
 
 A request is held once, even if several assignments named it; a newer lease replaces the token. A
 lowered grant is in force, and is confirmed, when no more than that many of the host's requests run.
@@ -31,6 +32,8 @@ from zcrawl.frontier.pace import Pace
 from zcrawl.mesh.messages import Assignment, Grant, HeldLease
 from zcrawl.model.host import Manner
 from zcrawl.model.reasons.cluster import ANOTHER_HOST, NO_GRANT, OVER_CAPACITY
+from zcrawl.model.rows import NO_HOST
+from zcrawl.worker.held_tasks import HeldTasks
 from zcrawl.worker.host_health import HostManners
 from zcrawl.worker.results.attempt import Attempt
 from zcrawl.worker.shared_limits import GroupBook, Keys
@@ -98,10 +101,12 @@ class HostWork(msgspec.Struct):
 
 
 class Intake:
-    def __init__(self) -> None:
+    def __init__(self, task_slots: int = 0) -> None:
         self.held: dict[int, Held] = {}
         self.hosts: dict[int, HostWork] = {}
-        self.running = 0
+        self.tasks = HeldTasks(task_slots)  # those of `held` without a host
+        self.priorities: dict[int, int] = {}  # run → priority of its job, if it is not 0
+        self.running = 0  # without tasks
         self.groups = GroupBook()
         self._first_asked: dict[
             int, float
@@ -142,13 +147,20 @@ class Intake:
             host.manners.adopt(manner)
             host.renew_interval()
 
+    def set_priority(self, run: int, priority: int) -> None:
+        """Set the priority of a run's job; 0 is usual, and is not stored."""
+        if priority:
+            self.priorities[run] = priority
+        else:
+            self.priorities.pop(run, None)
+
     def void_grants(self) -> None:
         """Forget all grants so far."""
         for host in self.hosts.values():
             host.grant = msgspec.structs.replace(host.grant, concurrency=0)
         self._unconfirmed.clear()
 
-    def take(self, epoch: int, assignment: Assignment) -> str | None:
+    def take(self, epoch: int, assignment: Assignment, now: float = 0.0) -> str | None:
         """Take a request; return None, or the reason of a REJECT."""
         held = self.held.get(assignment.seq)
         if held is not None:
@@ -158,6 +170,13 @@ class Intake:
                 held.epoch, held.assignment = epoch, assignment
             return None
         host = self.hosts.get(assignment.host)
+        if assignment.host == NO_HOST:
+            if len(self.held) >= MOST_HELD or not self.tasks.slots:
+                return OVER_CAPACITY
+            self.held[assignment.seq] = Held(assignment, epoch)
+            priority = self.priorities.get(assignment.run, 0)
+            self.tasks.take(assignment.seq, priority, now)
+            return None
         if host is None or host.grant.concurrency == 0:
             return NO_GRANT
         if len(self.held) >= MOST_HELD:
@@ -190,38 +209,75 @@ class Intake:
                 self.groups.hop(self.held[seq].groups, now)
                 hops.append(seq)
             self._schedule(host_id)
+        if self.priorities:
+            return self._start_by_priority(now, most), hops
         started: list[Held] = []
         while len(started) < most:
             host_id = self._next_due(self._timers, now)
             if host_id is None:
                 break
-            host = self.hosts[host_id]
-            host.scheduled = False
-            if host.groups and not self.groups.has_room(host.groups, host_id):
-                continue  # it is called when there is
-            if host.queue and host.has_room:
-                host.pace.take(now)
-                held = self.held[self._take_next(host)]
-                held.started, held.started_at = True, now
-                if host.manners.breaker.one_at_a_time:
-                    self._first_asked[held.assignment.seq] = now
-                held.groups, held.address = host.groups, host.grant.address
-                self.groups.start(held.groups, now)
-                host.running += 1
-                self.running += 1
-                started.append(held)
-            self._schedule(host_id)
+            self._start_one(host_id, now, started)
         return started, hops
+
+    def _start_one(self, host_id: int, now: float, started: list[Held]) -> None:
+        """Start a request of a host whose pace allows it, if it has one and room for it."""
+        host = self.hosts[host_id]
+        host.scheduled = False
+        if host.groups and not self.groups.has_room(host.groups, host_id):
+            return  # it is called when there is
+        if host.queue and host.has_room:
+            host.pace.take(now)
+            held = self.held[self._take_next(host)]
+            held.started, held.started_at = True, now
+            if host.manners.breaker.one_at_a_time:
+                self._first_asked[held.assignment.seq] = now
+            held.groups, held.address = host.groups, host.grant.address
+            self.groups.start(held.groups, now)
+            host.running += 1
+            self.running += 1
+            started.append(held)
+        self._schedule(host_id)
+
+    def _start_by_priority(self, now: float, most: int) -> list[Held]:
+        """Start requests, those of hosts with the highest priority first.
+
+        Called if a run has a priority: it looks at the queues of all hosts that are due.
+        """
+        started: list[Held] = []
+        due: list[tuple[int, int, int]] = []
+        while len(started) < most:
+            while (host_id := self._next_due(self._timers, now)) is not None:
+                self._turn += 1
+                heapq.heappush(due, (-self._rank(host_id), self._turn, host_id))
+            if not due:
+                break
+            self._start_one(heapq.heappop(due)[2], now, started)
+        for _, _, host_id in due:
+            self.hosts[host_id].scheduled = False
+            self._schedule(host_id)
+        return started
+
+    def _rank(self, host_id: int) -> int:
+        """Return the highest priority of the requests that wait for a host."""
+        runs = {self.held[seq].assignment.run for seq in self.hosts[host_id].queue}
+        return max((self.priorities.get(run, 0) for run in runs), default=0)
+
+    def start_tasks(self, now: float, most: int) -> list[Held]:
+        """Return up to `most` tasks without a host to start now."""
+        started = [self.held[seq] for seq in self.tasks.start_due(most)]
+        for held in started:
+            held.started, held.started_at = True, now
+        return started
 
     def _take_next(self, host: HostWork) -> int:
         """Take the first request of the run whose turn it is."""
         if not host.mixed:
             return host.queue.popleft()
-        turns = host.turns
+        turns, priorities = host.turns, self.priorities
 
         def order(seq: int) -> tuple[int, ...]:
             key = _key(self.held[seq].assignment)
-            return turns.get(key[0], 0), *key[1:]
+            return -priorities.get(key[0], 0), turns.get(key[0], 0), *key[1:]
 
         seq = min(host.queue, key=order)
         host.queue.remove(seq)
@@ -268,7 +324,7 @@ class Intake:
         So delays do not add up. A host without a pace needs no distance.
         """
         held = self.held.get(seq)
-        if held is not None and held.started:
+        if held is not None and held.started and held.assignment.host != NO_HOST:
             pace = self.hosts[held.assignment.host].pace
             if pace.interval_s:
                 pace.next_at = max(pace.next_at, now + pace.interval_s)
@@ -279,6 +335,9 @@ class Intake:
         held = self.held.pop(seq, None)
         if held is None:
             return None
+        if held.assignment.host == NO_HOST:
+            self.tasks.finish(seq)
+            return held
         host = self.hosts[held.assignment.host]
         if held.started:
             host.running -= 1
@@ -338,15 +397,18 @@ class Intake:
         return host.manners.news()
 
     def waiting_long(self, now: float) -> list[int]:
-        """Return requests whose host will not get a request soon."""
+        """Return requests whose host will not get a request soon, and tasks without a slot."""
+        tasks = self.tasks.waiting_long(now)
         late = {
             host_id
             for host_id, host in self.hosts.items()
             if host.queue and self._ready_at(host) > now + LONGEST_WAIT_S
         }
         if not late:
-            return []
-        return [s for s, h in self.held.items() if not h.started and h.assignment.host in late]
+            return tasks
+        return tasks + [
+            s for s, h in self.held.items() if not h.started and h.assignment.host in late
+        ]
 
     def next_in_s(self, host_id: int, now: float) -> float:
         host = self.hosts.get(host_id)
@@ -354,7 +416,7 @@ class Intake:
 
     def granted(self) -> list[tuple[int, int]]:
         """Return (host, requests at a time) of the hosts that have requests here."""
-        hosts = {held.assignment.host for held in self.held.values()}
+        hosts = {held.assignment.host for held in self.held.values()} - {NO_HOST}
         return [(host_id, self.hosts[host_id].grant.concurrency) for host_id in sorted(hosts)]
 
     def queued(self) -> list[int]:
@@ -401,10 +463,14 @@ class Intake:
 
     def check(self) -> None:
         queued = [seq for host in self.hosts.values() for seq in host.queue]
-        running = [seq for seq, held in self.held.items() if held.started]
+        tasks = {seq for seq, held in self.held.items() if held.assignment.host == NO_HOST}
+        held_running = {seq for seq, held in self.held.items() if held.started}
+        running = [seq for seq in self.held if seq in held_running and seq not in tasks]
+        self.tasks.check()
+        assert self.tasks.running == held_running & tasks and len(self.tasks) == len(tasks)
         assert len(queued) == len(set(queued)), "a request is queued once"
         assert set(queued).isdisjoint(running), "queued or running, never both"
-        assert set(queued) | set(running) == set(self.held), "held is queued or running"
+        assert set(queued) | set(running) | tasks == set(self.held), "held is queued or running"
         assert self.running == len(running) == sum(h.running for h in self.hosts.values())
         assert self._first_asked.keys() <= set(running), "first answers are of running requests"
         for key, group in self.groups.groups.items():

@@ -55,7 +55,7 @@ from zcrawl.mesh.messages import (
     Stale,
     Welcome,
 )
-from zcrawl.mesh.timing import PERMISSION_S
+from zcrawl.mesh.timing import PERMISSION_S, WINDOW_RESULTS
 from zcrawl.model.log_event import TOLD_STALE
 from zcrawl.model.reasons.cluster import (
     DUPLICATE_ID,
@@ -65,6 +65,7 @@ from zcrawl.model.reasons.cluster import (
 )
 from zcrawl.model.reasons.storage import STORE_BEHIND
 from zcrawl.model.reasons.waiting import DRAINED
+from zcrawl.model.rows import NO_HOST
 from zcrawl.model.states import Disposition
 from zcrawl.worker.assignments import Assignments
 from zcrawl.worker.events import (
@@ -130,6 +131,7 @@ class WorkerMachine:
         incarnation: int,
         *,
         slots: int,
+        task_slots: int = 0,
         version: str = "",
         hostname: str = "",
         pid: int = 0,
@@ -139,7 +141,7 @@ class WorkerMachine:
         self.worker = worker
         self.incarnation = incarnation
         self.slots = slots
-        self.intake = Intake()
+        self.intake = Intake(task_slots)
         self.outbox = Outbox()
         self.known_links = KnownLinks()
         self.assignments = Assignments(self.intake, self.known_links)
@@ -148,7 +150,7 @@ class WorkerMachine:
         self.leader = ""
         self.draining = False
         self.permitted_until = 0.0
-        self._about = About(slots, version, hostname, pid, replaces, life)
+        self._about = About(slots, version, hostname, pid, replaces, life, task_slots)
         self._hello_number = 0
         self._hello_at = 0.0
         self._greeted_at = 0.0
@@ -174,7 +176,9 @@ class WorkerMachine:
                 if entry is not None:
                     effects.append(PublishToAll(entry.result, number, entry.result.seq))
             case HopWanted(seq, crawl_delay_s):
-                if not self.intake.want_hop(seq, crawl_delay_s):
+                if seq in self.intake.tasks.running:
+                    effects.append(PermitHop(seq))  # without a host it has no pace
+                elif not self.intake.want_hop(seq, crawl_delay_s):
                     effects.append(CancelFetch(seq))
             case StartedLate(seq):
                 self.intake.put_off(seq, now)
@@ -203,10 +207,7 @@ class WorkerMachine:
             moments = [self._pulse.due_at, self.outbox.next_resend_at()]
         if now <= self.permitted_until:
             moments.append(self.intake.next_hop_at())
-            if (
-                self.intake.running < self.intake.places(self.slots, now)
-                and self.outbox.room(self.intake.running) > 0
-            ):
+            if self.intake.running < self.intake.places(self.slots, now) and self._fetch_room() > 0:
                 moments.append(self.intake.next_start_at())
         return min(moments)
 
@@ -358,7 +359,8 @@ class WorkerMachine:
         attempt.take_lease(held.epoch, held.assignment)
         attempt.host_next_in_s, attempt.manner = next_in_s, manner
         self._report(attempt, now, effects)
-        self._pulse.count()
+        if held.assignment.host != NO_HOST:
+            self._pulse.count()
 
     def _report(self, attempt: Attempt, now: float, effects: WorkerEffects) -> None:
         for result in attempt.results():
@@ -368,11 +370,23 @@ class WorkerMachine:
     def _start_due(self, now: float, effects: WorkerEffects) -> None:
         if now > self.permitted_until:
             return
-        running = self.intake.running
-        free = min(self.intake.places(self.slots, now) - running, self.outbox.room(running))
-        started, hops = self.intake.start_due(now, free)
+        free = self.intake.places(self.slots, now) - self.intake.running
+        started, hops = self.intake.start_due(now, min(free, self._fetch_room()))
         effects.extend(StartFetch(held) for held in started)
         effects.extend(PermitHop(seq) for seq in hops)
+        tasks = self.intake.tasks
+        if tasks.is_due:
+            room = self.outbox.room(self.intake.running + len(tasks.running))
+            effects.extend(StartFetch(held) for held in self.intake.start_tasks(now, room))
+
+    def _fetch_room(self) -> int:
+        """Return how many places of the outbox fetches may use.
+
+        Each running task will need a place, too, but long tasks must not stop all fetches: as many
+        fetches as there are slots always have a place.
+        """
+        tasks = min(len(self.intake.tasks.running), max(0, WINDOW_RESULTS - self.slots))
+        return self.outbox.room(self.intake.running + tasks)
 
     # ------------------------------------------------------------ time
 

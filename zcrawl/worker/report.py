@@ -48,6 +48,8 @@ class Pulse:
         elapsed = max(0.001, now - (self.due_at - self.interval_s))
         self._rate += (self._counted / elapsed - self._rate) * 0.5
         self._counted = 0
+        tasks = self._intake.tasks
+        tasks.measure(elapsed)
         self.due_at = now + self.interval_s
         intake, outbox, assignments = self._intake, self._outbox, self._assignments
         return Heartbeat(
@@ -59,11 +61,14 @@ class Pulse:
                 slots=intake.places(self._slots, now),
                 rate=self._rate,
                 running=intake.running,
-                waiting=len(intake.held) - intake.running,
+                waiting=len(intake.held) - intake.running - len(tasks.running),
                 outbox=len(outbox),
                 rss_bytes=self._rss_bytes,
                 lag_ms=self._lag_ms,
                 cpu_percent=self._cpu_percent,
+                task_slots=tasks.slots,
+                tasks=len(tasks.running),
+                task_rate=tasks.rate,
             ),
             draining=draining,
             hello=hello,
@@ -81,6 +86,7 @@ class About(msgspec.Struct, frozen=True):
     pid: int
     replaces: int  # incarnation of the process before it
     life: int = 0  # of its supervisor
+    task_slots: int = 0
 
 
 def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: int) -> Hello:
@@ -99,4 +105,5 @@ def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: i
         heard=heard,
         granted=intake.granted(),
         life=about.life,
+        task_slots=about.task_slots,
     )

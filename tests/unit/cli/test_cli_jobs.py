@@ -47,6 +47,13 @@ def test_a_worker_that_is_gone_has_no_figures() -> None:
     """Those of its last heartbeat are old."""
     row: dict[str, Any] = {"id": "w1", "state": "busy", "running": 3, "slots": 8, "waiting": 2}
     row |= {"uncommitted": 1, "rate": 5.0, "cpu_percent": 40.2, "rss_bytes": 1_000, "lag_ms": 2.0}
-    row |= {"heard_s_ago": 0.5, "pid": 7, "hostname": "here"}
-    assert _worker_cells(row)[:7] == ("w1", "busy", "3/8", 2, 1, "5/s", "40 %")
-    assert _worker_cells({**row, "state": "lost"})[2:9] == ("",) * 7
+    row |= {
+        "tasks": 1,
+        "task_slots": 4,
+        "task_rate": 2.0,
+        "heard_s_ago": 0.5,
+        "pid": 7,
+        "hostname": "here",
+    }
+    assert _worker_cells(row)[:7] == ("w1", "busy", "3/8", "1/4", 2, 1, "7/s")
+    assert _worker_cells({**row, "state": "lost"})[2:10] == ("",) * 8

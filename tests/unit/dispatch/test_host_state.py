@@ -139,8 +139,27 @@ def test_runs_take_turns_at_a_host_and_leave_nothing_behind() -> None:
     state = host()
     for run in (1, 2, 3):
         state.add_run(run)
-    assert [state.next_run() for _ in range(4)] == [1, 2, 3, 1]
+    turns = []
+    for _ in range(4):
+        turns.append(state.turns()[0])
+        state.took_turn(turns[-1])
+    assert turns == [1, 2, 3, 1]
     state.count_pages(2, 5)
     state.end_runs_here(HOST_DOWN)
     state.run_ended(2)
     assert (state.runs, state.pages, set(state.verdicts)) == ([3, 1], {}, {1, 3})
+
+
+def test_the_run_with_the_highest_priority_goes_first_and_equal_ones_take_turns() -> None:
+    """A turn of one changes nothing for those above and below it."""
+    state = host()
+    for run, priority in ((1, 0), (2, 5), (3, 5), (4, -1)):
+        state.add_run(run, priority)
+    assert state.turns() == [2, 3, 1, 4]
+    state.took_turn(2)
+    assert state.turns() == [3, 2, 1, 4]
+    state.set_priority(4, 9)
+    state.set_priority(2, 0)
+    assert state.turns() == [4, 3, 1, 2]
+    state.run_ended(4)
+    assert (state.turns(), state.priorities) == ([3, 1, 2], {3: 5})

@@ -288,8 +288,8 @@ def test_a_queue_tells_which_kinds_of_pages_wait_in_it() -> None:
     story.submit(*urls(6))
     assert story.master.leader is not None
     (lane,) = story.master.leader.state.frontier.lanes.values()
-    for row, label in zip(list(lane.ready.values()), ["list", "book", "book", ""], strict=False):
-        lane.ready[row.seq] = msgspec.structs.replace(row, label=label)
+    for row, block in zip(list(lane.ready.values()), ["list", "book", "book", ""], strict=False):
+        lane.ready[row.seq] = msgspec.structs.replace(row, block=block)
     (seen,) = answer(story, "lanes", run=1)["rows"]
     assert list(seen["kinds"].items()) == [("book", 2), ("list", 1)]
 

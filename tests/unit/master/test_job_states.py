@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tests.unit.machine_tools import LeaderStory, spec, urls
+from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.master.events import Execute
 from zcrawl.mesh.messages import Accept, Cancel, Reply
 from zcrawl.model.spec import JobSpec
@@ -144,3 +144,35 @@ def test_a_run_fails_at_its_longest_time() -> None:
     (run,) = story.store.runs()
     assert (run.state, run.reason) == (RunState.FAILED, "runtime_exceeded: not done after 60 s")
     assert not [effect for effect in story.held if isinstance(effect, Execute)]
+
+
+def test_a_run_that_expired_starts_nothing_more_and_ends_when_the_last_request_has() -> None:
+    """What was queued is skipped with the reason; no worker is needed for that."""
+    story = LeaderStory().elect()
+    story.join(slots=1)
+    story.submit(*urls(40), of=msgspec.structs.replace(spec(), expires=30.0))
+    story.tick()
+    held = len(story.assigned())
+    assert held
+    running = [(1, assignment.n, True) for assignment in story.assigned()]
+    story.wait(40.0, lambda: story.beat(held=running))
+    assert states(story) == {1: "running"} or states(story) == {1: "pending"}
+    story.submit(*urls(1, "b.test"), of=msgspec.structs.replace(spec(), name="other"))
+    for assignment in story.assigned()[:held]:
+        story.report(result_of(assignment))
+    story.wait(3.0, lambda: story.beat())
+    first, second = story.store.runs()
+    assert first.state is RunState.COMPLETED
+    assert first.reason == f"expired: not started within 30 s: {40 - held}"
+    assert {assignment.run for assignment in story.assigned()[held:]} == {second.id}
+
+
+def test_a_run_that_expires_before_anything_of_it_ran_failed() -> None:
+    """Nobody was there to do it."""
+    story = LeaderStory().elect()
+    story.submit(*urls(2), of=msgspec.structs.replace(spec(), expires=5.0))
+    story.wait(4.0)
+    assert states(story) == {1: "pending"}
+    story.wait(3.0)
+    (run,) = story.store.runs()
+    assert (run.state, run.counters.skipped) == (RunState.FAILED, 2)

@@ -119,10 +119,10 @@ fields = { title = "h1" }
 
 
 def test_the_first_block_that_matches_reads_a_page_unless_its_link_named_one() -> None:
-    """By URL, by selector, by label."""
+    """By URL, by selector, by block."""
     assert extract(BLOCKS, PAGE, url="http://shop.test/list").items == []
     assert len(extract(BLOCKS, PAGE).items) == 1
-    assert len(extract(BLOCKS, PAGE, url="http://shop.test/list", label="detail").items) == 1
+    assert len(extract(BLOCKS, PAGE, url="http://shop.test/list", block="detail").items) == 1
     assert read(BLOCKS, "<p>nothing").extracted is None
 
 
@@ -135,7 +135,7 @@ def test_followed_links_carry_the_block_they_go_to() -> None:
         "http://shop.test/base/?p=2",
     ]
     assert parsed_page.extracted is not None
-    named = {label: [keys[key] for key in of] for label, of in parsed_page.extracted.labels.items()}
+    named = {block: [keys[key] for key in of] for block, of in parsed_page.extracted.blocks.items()}
     assert named == {"detail": ["http://shop.test/1"], "list": ["http://shop.test/base/?p=2"]}
 
 
@@ -174,7 +174,7 @@ name = "b"
     parsed_page = read(job, page)
     assert parsed_page.extracted is not None
     keys = {key: url for url, key in parsed_page.links}
-    named = {label: [keys[key] for key in of] for label, of in parsed_page.extracted.labels.items()}
+    named = {block: [keys[key] for key in of] for block, of in parsed_page.extracted.blocks.items()}
     assert named == {"a": ["http://shop.test/1"], "b": ["http://shop.test/2"]}
 
 

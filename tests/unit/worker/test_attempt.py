@@ -165,7 +165,7 @@ def test_every_field_of_a_result_comes_from_the_attempt() -> None:
         "host_next_in_s": 2.0,
         "crawl_delay_s": 3.0,
         "detail": "d",
-        "labels": [("l", [bytes(16)])],
+        "blocks": [("l", [bytes(16)])],
         "extracted": ExtractionReport(),
         "cookies": ("x.test", b"c"),
         "manner": Manner(1.0),

@@ -44,7 +44,18 @@ def nodes_command(settings: Settings) -> int:
                 for row in reply["masters"]
             ],
         )
-    figures = ("fetching", "waiting", "uncommitted", "rate", "cpu", "memory", "lag", "heard", "pid")
+    figures = (
+        "fetching",
+        "tasks",
+        "waiting",
+        "uncommitted",
+        "rate",
+        "cpu",
+        "memory",
+        "lag",
+        "heard",
+        "pid",
+    )
     output.table(
         ("worker", "state", *figures, "host"),
         [_worker_cells(row) for row in reply["workers"]],
@@ -75,13 +86,14 @@ def _worker_cells(row: dict[str, Any]) -> tuple[object, ...]:
     """A worker that is gone has no figures: those of its last heartbeat are old."""
     from zcrawl.cli import output
 
-    measured: tuple[object, ...] = ("",) * 7
+    measured: tuple[object, ...] = ("",) * 8
     if row["state"] not in GONE:
         measured = (
             f"{row['running']}/{row['slots']}",
+            f"{row.get('tasks', 0)}/{row.get('task_slots', 0)}",
             row["waiting"],
             row.get("uncommitted", 0),
-            f"{row['rate']:.0f}/s",
+            f"{row['rate'] + row.get('task_rate', 0.0):.0f}/s",
             _cpu(row),
             output.size(row["rss_bytes"]),
             _lag(row),

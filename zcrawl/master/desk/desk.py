@@ -47,7 +47,8 @@ from zcrawl.model.reasons.skip import CANCELLED, DELETED
 from zcrawl.model.reasons.usage import NO_SEEDS
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.model.reasons.waiting import PAUSED_BY_REQUEST
-from zcrawl.model.spec import JobSpec
+from zcrawl.model.rows import NewLink
+from zcrawl.model.spec import CRAWL, JobSpec
 from zcrawl.model.states import JobState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
@@ -213,7 +214,8 @@ class Desk:
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
         rules = canonical_rules((stored or spec).scope, CANONICAL_VERSION)
-        seeds = seed_lists.read(args.sequence("seeds") or list(spec.seeds), rules)
+        given = args.sequence("seeds") or list(spec.seeds)
+        seeds = seed_lists.read(given, rules, takes_ids=spec.kind != CRAWL)
         seed_hosts = seed_lists.netlocs(seeds)
         listed = seed_lists.read(list(spec.sitemaps.urls), rules)
         seeds += tuple(link.as_sitemap() for link in listed)
@@ -257,7 +259,9 @@ class Desk:
         if active is not None and not active.rules.are_known:
             raise RefusedError(active.waits, code=CANONICAL_CODE)
         # A run that memory does not have has ended or never was: the store says which.
-        seeds = seed_lists.read(urls, active.rules) if active is not None else ()
+        seeds: tuple[NewLink, ...] = ()
+        if active is not None:
+            seeds = seed_lists.read(urls, active.rules, takes_ids=active.spec.kind != CRAWL)
         command = AddSeeds(
             epoch=self._state.epoch,
             request=pending.request.id,

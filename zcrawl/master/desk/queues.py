@@ -19,6 +19,7 @@ from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import flights
 from zcrawl.mesh.messages import Result
 from zcrawl.model.reasons.cluster import BAD_REQUEST
+from zcrawl.model.rows import NO_HOST
 from zcrawl.submit.tags import NO_TAG, is_tagged
 
 _COUNTS: Final = (
@@ -184,6 +185,8 @@ def _host_view(state: LeaderState, host: int, sums: Sums) -> dict[str, Any]:
 
 def _host_text(state: LeaderState, host: int, sums: Sums) -> str:
     host_state = state.planner.hosts.get(host)
+    if host == NO_HOST:
+        return "tasks"
     return host_state.origin if host_state is not None else ""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from zcrawl.errors import BadUrl, JobError, RefusedError
 from zcrawl.frontier.extra import start_seed
+from zcrawl.frontier.tasks import check_task_id, is_task_id, task_key
 from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of
 from zcrawl.model.reasons.cluster import TOO_MANY_SEEDS
 from zcrawl.model.rows import NewLink
@@ -16,7 +17,8 @@ MOST_SEEDS = 1_000
 MOST_TEXT = 500_000  # characters of all of them
 
 
-def read(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
+def read(urls: list[Any], rules: CanonicalRules, *, takes_ids: bool = False) -> tuple[NewLink, ...]:
+    """Return the seeds; `takes_ids`: a text that is not a URL is the id of a task."""
     if len(urls) > MOST_SEEDS:
         raise RefusedError(
             f"{len(urls)} seeds in one request; at most {MOST_SEEDS}", code=TOO_MANY_SEEDS
@@ -30,6 +32,10 @@ def read(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
     for url in urls:
         if not isinstance(url, str):
             raise JobError(f"a seed must be a string, not {type(url).__name__}")
+        if takes_ids and is_task_id(url):
+            key = task_key(check_task_id(url))
+            seeds[key] = NewLink(url, key, "", 0)
+            continue
         try:
             canonical = canonicalize(url, rules)
             refuse_login(url)
@@ -43,8 +49,8 @@ def read(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
 def start(rules: CanonicalRules) -> NewLink:
     """The request that makes a worker call the spider's `start`."""
     url, key, extra = start_seed(rules)
-    return NewLink(url, key, origin_of(url), 0, extra=extra)
+    return NewLink(url, key, "", 0, extra=extra)
 
 
 def netlocs(seeds: tuple[NewLink, ...]) -> tuple[str, ...]:
-    return tuple(sorted({seed.origin.partition("://")[2] for seed in seeds}))
+    return tuple(sorted({seed.origin.partition("://")[2] for seed in seeds if seed.origin}))

@@ -18,7 +18,7 @@ from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.in_flight import NONE, InFlight, by_host, grouped
 from zcrawl.dispatch.leases import Lease
 from zcrawl.dispatch.limits import limits
-from zcrawl.dispatch.why import host_queue, queued, why
+from zcrawl.dispatch.why import host_queue, queued, task_why, why
 from zcrawl.frontier.frontier import Lane
 from zcrawl.master.desk.actions import NodeUnknown
 from zcrawl.master.desk.arguments import Arguments
@@ -28,11 +28,13 @@ from zcrawl.master.failure_groups import FailureGroup, GroupKey
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import flights, worker_view
 from zcrawl.model.process_name import worker_of
+from zcrawl.model.rows import NO_HOST
 from zcrawl.telemetry.log_lines import read_filter
 
 KEPT_S: Final = 1.0
 ROWS_PER_KEPT_S: Final = 2_500  # an answer with twice as many rows behind it is kept twice as long
 ANSWERS_KEPT: Final = 50
+TASKS: Final = "tasks"  # shown as the host of tasks that have none
 
 View = Callable[[Arguments, float], dict[str, Any]]
 
@@ -116,6 +118,31 @@ class DeskViews:
             "reason": reason.text,
         }
 
+    def _tasks_view(self, run: int, numbers: InFlight, now: float) -> dict[str, Any]:
+        """The tasks of a run without a host, in the form of a host's row."""
+        state = self._state
+        reason, active = task_why(run, state.planner, now), state.runs.get(run)
+        workers = {
+            lease.worker.id for lease in state.leases.of_run(run) if lease.row.host == NO_HOST
+        }
+        return {
+            "id": NO_HOST,
+            "host": TASKS,
+            "in_flight": numbers.total,
+            **numbers._asdict(),
+            "owner": ", ".join(sorted(workers)),
+            "interval_s": 0.0,
+            "opens": 0,
+            "failures": 0,
+            "robots": False,
+            "concurrency": 0 if active is None else active.spec.concurrency,
+            "crawl_delay_s": 0.0,
+            "next_in_s": 0.0,
+            "runs": [run],
+            "why": reason.code,
+            "reason": reason.text,
+        }
+
     # ------------------------------------------------------------ queues
 
     def queues(self, args: Arguments, now: float) -> dict[str, Any]:
@@ -130,11 +157,17 @@ class DeskViews:
         def total(lane: Lane) -> int:
             return lane.rows + lane.beyond
 
-        def host(lane: Lane) -> HostState:
-            return state.planner.hosts[lane.host]
+        def name(lane: Lane) -> str:
+            host = state.planner.hosts.get(lane.host)
+            return TASKS if host is None else host.origin
 
         def view(lane: Lane) -> dict[str, Any]:
-            whole = self._host_view(host(lane), numbers.get((run, lane.host), NONE), now)
+            host = state.planner.hosts.get(lane.host)
+            flight = numbers.get((run, lane.host), NONE)
+            if host is None:
+                whole = self._tasks_view(run, flight, now)
+            else:
+                whole = self._host_view(host, flight, now)
             return {
                 **whole,
                 "queued": total(lane),
@@ -147,8 +180,8 @@ class DeskViews:
         return page(
             lanes,
             read_want({key: value for key, value in args.items() if key != "run"}),
-            text=lambda lane: host(lane).origin,
-            keys={"queued": total, "host": lambda lane: host(lane).origin},
+            text=name,
+            keys={"queued": total, "host": name},
             view=view,
         )
 
@@ -288,4 +321,4 @@ def _kinds(lane: Lane) -> dict[str, int]:
     """How many of the lane's rows in memory go to which extraction block."""
     delayed = (row for row, _ in lane.delayed.values())
     rows = itertools.chain(lane.ready.values(), delayed)
-    return dict(Counter(row.label for row in rows if row.label).most_common())
+    return dict(Counter(row.block for row in rows if row.block).most_common())

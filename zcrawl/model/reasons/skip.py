@@ -94,6 +94,11 @@ MAX_RUNTIME: Final = skip(
     "Raise max_runtime, or crawl faster (politeness.rate, more workers), and run the job again.",
     also=(ReasonKind.FAILURE,),
 )
+EXPIRED: Final = skip(
+    "expired",
+    "The run reached its `expires` time before this was started.",
+    "Raise expires, add workers, or give the job a higher priority.",
+)
 COMPLETED: Final = skip(
     "completed",
     "The run ended. The URL was still queued.",

@@ -51,6 +51,16 @@ CONCURRENCY: Final = waiting(
     "As many requests as politeness.concurrency allows are in flight for the host.",
     "`zcrawl tune JOB --concurrency N` or politeness.concurrency changes it.",
 )
+TASK_CONCURRENCY: Final = waiting(
+    "task_concurrency",
+    "The job has as many tasks at the same time as its concurrency allows.",
+    "Raise concurrency in the job file, or wait.",
+)
+TASK_SLOTS_FULL: Final = waiting(
+    "task_slots_full",
+    "The task slots of all workers that may take the job's tasks are in use.",
+    "Raise worker.task_slots, add workers, or give the job a higher priority.",
+)
 PAGES_IN_FLIGHT: Final = waiting(
     "pages_in_flight",
     "All pages that the job may still fetch, of all or of this host, are in flight.",
@@ -124,6 +134,11 @@ HOST_WAITS: Final = waiting(
     "host_waits",
     "The host must wait for a long time, so its worker gave the URLs back to the leader.",
     "Nothing: they are sent again when the host is due.",
+)
+TASK_WAITS: Final = waiting(
+    "task_waits",
+    "A task waited for a slot for too long, so its worker gave it back to the leader.",
+    "Nothing: a worker with a free slot gets it.",
 )
 DRAINING: Final = waiting(
     "draining",

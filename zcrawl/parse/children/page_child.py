@@ -90,7 +90,7 @@ def _facts(facts: wire.Facts | None) -> PageContext | None:
         return None
     from zcrawl.parse.extract.page_facts import PageContext  # of jobs that extract
 
-    return PageContext(facts.url, facts.label, facts.values, facts.main)
+    return PageContext(facts.url, facts.block, facts.values, facts.main)
 
 
 def _text(error: BaseException) -> str:

@@ -89,7 +89,7 @@ class PageChildren:
         wire_facts = None
         if facts is not None:
             main = None if facts.main is None else dict(facts.main)
-            wire_facts = wire.Facts(facts.url, facts.label, dict(facts.values), main)
+            wire_facts = wire.Facts(facts.url, facts.block, dict(facts.values), main)
         requests.append(wire.ReadPage(number, body, content_type, url, wire_facts))
         links, answer = await self._request(child, requests, self._timeout_s)
         await self._give_back(child)

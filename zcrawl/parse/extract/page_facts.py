@@ -22,13 +22,13 @@ FILLED, EMPTY, FAILED = range(3)
 class PageContext:
     """The facts of a page besides its body, from the pipeline."""
 
-    __slots__ = ("label", "main", "url", "values")
+    __slots__ = ("block", "main", "url", "values")
 
     def __init__(
-        self, url: str, label: str, values: Mapping[str, Any], main: Mapping[str, Any] | None
+        self, url: str, block: str, values: Mapping[str, Any], main: Mapping[str, Any] | None
     ) -> None:
         self.url = url  # after redirects; links are relative to it
-        self.label = label
+        self.block = block
         self.values = values
         self.main = main  # {"text", "markdown"} or {"error"}, if the job needs it
 

@@ -56,7 +56,7 @@ class Extracted:
     examples: dict[str, str] = dataclasses.field(default_factory=dict)
     fields: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     links: list[Link] | None = None
-    labels: dict[str, list[bytes]] = dataclasses.field(default_factory=dict)  # block → link keys
+    blocks: dict[str, list[bytes]] = dataclasses.field(default_factory=dict)  # block → link keys
     paging: list[bytes] = dataclasses.field(default_factory=list)  # keys of links that add no depth
     size: int = 0  # bytes of items and reports
 
@@ -76,16 +76,16 @@ class ExtractionPlan:
         self.picks_links = any(block.follow is not None for block in blocks)
         self.cost = greatest(cost for block in blocks for cost in _costs(block))
 
-    def wants_main(self, url: str, label: str) -> bool:
+    def wants_main(self, url: str, block: str) -> bool:
         """Return whether a page may need its main content; decided before it is read."""
-        if label in self._named:
-            return self._named[label].needs_main
+        if block in self._named:
+            return self._named[block].needs_main
         return any(block.needs_main and block.url_matches(url) for block in self._blocks)
 
     def apply(self, page: SourcePage) -> Extracted | None:
         """Apply the block of the page; None if no block fits."""
         facts = page.facts
-        block = self._named.get(facts.label)
+        block = self._named.get(facts.block)
         if block is None:
             for candidate in self._blocks:
                 if candidate.matches(page):
@@ -256,7 +256,7 @@ class _CompiledBlock:
                     links[link[1]] = link
                     keys.append(link[1])
             if rule.to and keys:
-                result.labels.setdefault(rule.to, []).extend(keys)
+                result.blocks.setdefault(rule.to, []).extend(keys)
         result.links = list(links.values())
         result.paging = list(paging)
 

@@ -146,8 +146,8 @@ def _write(
             if page != before:
                 updates.append((*_values(page), id))
         else:
-            _, url, host, depth, label, extra = places[job][key]
-            place = (ids.take("known"), job, key, url, host, depth, label.encode(), extra)
+            _, url, host, depth, block, extra = places[job][key]
+            place = (ids.take("known"), job, key, url, host, depth, block.encode(), extra)
             inserts.append((*place, *_values(page)))
     session.insert_many("known_pages", f"{_PLACE}, {_STATES}", inserts)
     session.update_many("known_pages", _STATE, "id", updates)
@@ -179,7 +179,7 @@ def read_known(session: Session, query: ReadKnown) -> KnownPages:
     )
     return KnownPages(
         [
-            KnownRow(id, url.decode(), key, origin.decode(), depth, label.decode(), extra or b"")
-            for id, url, key, origin, depth, label, extra in rows
+            KnownRow(id, url.decode(), key, origin.decode(), depth, block.decode(), extra or b"")
+            for id, url, key, origin, depth, block, extra in rows
         ]
     )

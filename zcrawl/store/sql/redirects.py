@@ -50,7 +50,7 @@ class RedirectTargets:
         self._by_seq: dict[int, _Target] = {}
         redirected = list(redirected)
         select = "SELECT seq, label FROM requests WHERE seq IN ({})"
-        self._labels = dict(session.all_in(select, (), [change.seq for change in redirected]))
+        self._blocks = dict(session.all_in(select, (), [change.seq for change in redirected]))
         keys: dict[int, dict[bytes, None]] = defaultdict(dict)
         for change in redirected:
             if change.final is not None:
@@ -97,7 +97,7 @@ class RedirectTargets:
             self._admission.skip_otherwise(run, seq, REDIRECT_TARGET)
         else:
             link = msgspec.structs.replace(
-                final, skip=REDIRECT_TARGET, label=self._labels[change.seq]
+                final, skip=REDIRECT_TARGET, block=self._blocks[change.seq]
             )
             seq = self._admission.add(run, link, final.depth, change.seq, own_url)
         if run.recall is not None:  # later runs request the target directly

@@ -14,7 +14,15 @@ import msgspec
 
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
+from zcrawl.model.rows import (
+    NO_HOST,
+    HostRow,
+    NewLink,
+    QueuedRow,
+    RunCounters,
+    RunRow,
+    StoredRobots,
+)
 from zcrawl.model.states import RequestState, RunCause, RunState
 from zcrawl.store.rules import (
     RECALLED,
@@ -311,7 +319,7 @@ def host_rows(session: Session, ids: Iterable[int]) -> list[HostRow]:
 
 def queued_row(row: tuple[Any, ...]) -> QueuedRow:
     """Return the QueuedRow of a row of QUEUED_SELECT."""
-    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label, extra, traits = row
+    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, block, extra, traits = row
     return QueuedRow(
         run,
         host,
@@ -323,7 +331,7 @@ def queued_row(row: tuple[Any, ...]) -> QueuedRow:
         crashes,
         due_at,
         None if parent is None else parent.decode(),
-        label,
+        block,
         extra or b"",
         traits or b"",
     )
@@ -368,9 +376,11 @@ class Admission:
                 from zcrawl.store.sql.known import known_pages  # few runs remember any
 
                 self._remembered[run] = known_pages(session, record.job, keys)
+        origins.discard("")
         select = "SELECT origin, id FROM hosts WHERE origin IN ({})"
         hosts = session.all_in(select, (), [origin.encode() for origin in sorted(origins)])
         self._hosts: dict[str, int] = {origin.decode(): id for origin, id in hosts}
+        self._hosts[""] = NO_HOST
 
     def add(
         self, run: RunRecord, link: NewLink, depth: int, parent: int | None, parent_url: str | None
@@ -387,9 +397,9 @@ class Admission:
             self._new_hosts.append((host, link.origin.encode(), b"[]"))
         seq = self._ids.take("requests")
         url = link.url
-        label, extra = link.label, link.extra
+        block, extra = link.block, link.extra
         self._inserts.append(
-            (seq, run.id, key, url.encode(), host, link.prio, depth, parent, label, extra or None)
+            (seq, run.id, key, url.encode(), host, link.prio, depth, parent, block, extra or None)
         )
         run.admitted += 1
         skip, memory = link.skip, b""
@@ -405,7 +415,7 @@ class Admission:
         prio = link.prio
         self.rows.append(
             QueuedRow(
-                run.id, host, prio, depth, seq, url, 0, 0, 0.0, parent_url, label, extra, memory
+                run.id, host, prio, depth, seq, url, 0, 0, 0.0, parent_url, block, extra, memory
             )
         )
         run.pending += 1

@@ -106,7 +106,7 @@ class KnownPageTable(peewee.Model):
     url = BytesField(URL_BYTES)
     host = peewee.BigIntegerField()
     depth = peewee.IntegerField()
-    label = BytesField(400)
+    label = BytesField(400)  # the block of its request
     extra = peewee.BlobField(null=True)  # of a spider's request: frontier.extra
     content = BytesField(16)  # hash of its body
     etag = BytesField(2_000)
@@ -291,7 +291,7 @@ class RequestTable(peewee.Model):
     due_at = peewee.DoubleField(**default("0"))
     reason = peewee.CharField(255, **default("''"))
     status = peewee.IntegerField(**default("0"))
-    label = peewee.CharField(100, **default("''"))  # the extraction block that reads it
+    label = peewee.CharField(100, **default("''"))  # its block: the name of an old version
     extra = peewee.BlobField(null=True)  # of a spider's request: frontier.extra
     known = BytesField(4_500, null=True)  # of a page that an earlier run has met
 

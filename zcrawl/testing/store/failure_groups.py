@@ -29,7 +29,7 @@ def _groups(tables: Tables, run: FakeRun) -> list[FailureGroupRow]:
             run.job.id,
             run.job.name,
             host,
-            tables.hosts[host].origin,
+            tables.hosts[host].origin if host in tables.hosts else "",
             reason,
             len(failed),
             failed[-1].status,

@@ -53,7 +53,7 @@ def remember(
         request.key,
         tables.hosts[request.host].origin,
         request.depth,
-        request.label,
+        request.block,
         request.extra,
     )
     of_job[request.key] = FakeKnown(row, page)

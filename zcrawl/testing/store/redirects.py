@@ -30,8 +30,8 @@ def collapse(
     if seq == change.seq:
         return change
     if seq is None:
-        label = tables.requests[change.seq].label
-        link = msgspec.structs.replace(final, skip=REDIRECT_TARGET, label=label)
+        block = tables.requests[change.seq].block
+        link = msgspec.structs.replace(final, skip=REDIRECT_TARGET, block=block)
         tables.admit(run, link, final.depth, change.seq, now)
         targets.append((run, change, tables.requests[tables.seqs[(run.id, final.key)]]))
         return change

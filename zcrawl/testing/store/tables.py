@@ -14,6 +14,7 @@ from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import (
+    NO_HOST,
     DefinitionRow,
     HostRow,
     JobVersion,
@@ -171,7 +172,7 @@ class FakeRequest:
     due_at: float = 0.0
     reason: str = ""
     status: int = 0
-    label: str = ""
+    block: str = ""
     extra: bytes = b""
     known: bytes = b""
 
@@ -275,7 +276,7 @@ class Tables:
         return host
 
     def host_rows(self, ids: Iterable[int]) -> list[HostRow]:
-        return [self.hosts[id].row() for id in sorted(set(ids))]
+        return [self.hosts[id].row() for id in sorted({*ids} - {NO_HOST})]
 
     def admit(
         self, run: FakeRun, link: NewLink, depth: int, parent: int | None, now: float
@@ -284,7 +285,7 @@ class Tables:
         if (run.id, link.key) in self.seqs:
             return None
         seq = self.next_id("requests")
-        host = self.host_of(link.origin).id
+        host = self.host_of(link.origin).id if link.origin else NO_HOST
         self.seqs[(run.id, link.key)] = seq
         self.requests[seq] = FakeRequest(
             seq,
@@ -295,7 +296,7 @@ class Tables:
             link.prio,
             depth,
             parent,
-            label=link.label,
+            block=link.block,
             extra=link.extra,
         )
         run.admitted += 1
@@ -336,7 +337,7 @@ class Tables:
             crashes=request.crashes,
             due_at=request.due_at,
             parent=self.url_of(request.parent),
-            label=request.label,
+            block=request.block,
             extra=request.extra,
             known=request.known,
         )

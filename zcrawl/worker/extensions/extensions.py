@@ -95,7 +95,7 @@ class RunExtras:
         """Run the request that starts a spider, or a task."""
         context = attempt.run_context
         if self._executing is not None:
-            await self._executing.do(attempt, context.limits.total_s, utc)
+            await self._executing.do(attempt, context.spec.attempt_s, utc)
             return apply_item_schema(self._check, attempt, self._spec.kind)
         try:
             yielded = await self._spider().ask(Start())

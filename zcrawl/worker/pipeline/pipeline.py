@@ -34,6 +34,7 @@ from zcrawl.model.host import RobotsFile
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.reasons.skip import ROBOTS, TRAP_SHAPE
 from zcrawl.model.reasons.usage import BAD_SPEC
+from zcrawl.model.rows import NO_HOST
 from zcrawl.model.states import Outcome
 from zcrawl.parse.directives import agent_token, forbids_following, header_directives
 from zcrawl.parse.page import NOTHING_PARSED, is_html, is_json
@@ -227,6 +228,8 @@ class Pipeline:
     def _add_news(self, fetch: Fetching) -> None:
         """Add what the attempt learned besides its page."""
         attempt, assignment = fetch.attempt, fetch.attempt.assignment
+        if assignment.host == NO_HOST:
+            return
         session = self._sessions.get(assignment.run)
         if session is not None and session.cookies is not None:
             attempt.cookies = session.cookies.changes(assignment.url)

@@ -54,7 +54,7 @@ class PageReader:
         self, plan: ExtractionPlan, assignment: Assignment, url: str, content_type: str, body: bytes
     ) -> dict[str, Any] | None:
         """Return the page's main content, if its block may use it."""
-        if not plan.wants_main(url, assignment.label) or not is_html(content_type, body):
+        if not plan.wants_main(url, assignment.block) or not is_html(content_type, body):
             return None
         if self._content is None:
             from zcrawl.parse.children.content import ContentReader

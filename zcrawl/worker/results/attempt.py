@@ -78,7 +78,7 @@ class Attempt(msgspec.Struct):
     extracted: ExtractionReport | None = None
     links: list[CanonicalLink] = []
     prios: list[int] = []
-    labels: list[tuple[str, list[bytes]]] = []
+    blocks: list[tuple[str, list[bytes]]] = []
     paging: list[bytes] = []
     rejected: dict[str, int] = {}
     dropped: dict[str, int] = {}
@@ -143,11 +143,11 @@ class Attempt(msgspec.Struct):
     def handed_over(
         self, link: CanonicalLink, reason: str = REDIRECTED, *, status: int = 0
     ) -> Attempt:
-        """End with another request in place of this one, with its label."""
+        """End with another request in place of this one, with its block."""
         self._end(Outcome.SKIPPED, reason, status, "")
         self.handover = link
-        if self.assignment.label:
-            self.labels = [(self.assignment.label, [link[1]])]
+        if self.assignment.block:
+            self.blocks = [(self.assignment.block, [link[1]])]
         return self
 
     def _end(self, outcome: Outcome, reason: str, status: int, detail: str) -> None:
@@ -244,7 +244,7 @@ class Attempt(msgspec.Struct):
         else:
             self.done(page, status, [] if extracted is None else extracted.items, parsed.rejected)
             if extracted is not None:
-                self.labels = list(extracted.labels.items())
+                self.blocks = list(extracted.blocks.items())
                 self.extracted = as_message(extracted)
         return self.add_links(links, extracted)
 
@@ -355,7 +355,7 @@ class Attempt(msgspec.Struct):
             self.host_next_in_s,
             self.crawl_delay_s,
             self.detail,
-            self.labels,
+            self.blocks,
             self.extracted,
             self.cookies,
             self.manner,

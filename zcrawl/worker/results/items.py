@@ -80,7 +80,7 @@ def page_facts(
         "bytes": size,
         "fetched_at": iso(fetched_at),
     }
-    return PageContext(final_url, assignment.label, values, main)
+    return PageContext(final_url, assignment.block, values, main)
 
 
 def iso(at: float) -> str:

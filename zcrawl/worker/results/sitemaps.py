@@ -17,7 +17,7 @@ from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import LinkResolver, origin_of
 from zcrawl.mesh.messages import Assignment, CanonicalLink
 from zcrawl.model.reasons.skip import SITEMAP, SITEMAP_TOO_MANY, TRAP_SITEMAP
-from zcrawl.model.sitemap_request import nesting_label
+from zcrawl.model.sitemap_request import nesting_block
 from zcrawl.worker.results.attempt import Attempt
 from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.results.link_filter import MOST_TRAPPED, SortedLinks, year_of
@@ -86,7 +86,7 @@ class SitemapListing:
         attempt.prios = [self._prios[link[0]] for link in links.followed]
         attempt.trapped = [*links.trapped, *self._trapped][:MOST_TRAPPED]
         attempt.sitemaps = self._children
-        attempt.labels = _labels(self._nesting, self._children)
+        attempt.blocks = _blocks(self._nesting, self._children)
         too_many = {SITEMAP_TOO_MANY: 1} if self._too_many else {}
         attempt.rejected = {**self._resolver.rejected, **complaints, **too_many}
         return attempt
@@ -99,7 +99,7 @@ def moved(attempt: Attempt) -> Attempt:
     """
     if attempt.handover is not None and attempt.assignment.is_sitemap:
         attempt.sitemaps = [attempt.handover]
-        attempt.labels = _labels(attempt.assignment.nesting, attempt.sitemaps)
+        attempt.blocks = _blocks(attempt.assignment.nesting, attempt.sitemaps)
         attempt.handover = None
     return attempt
 
@@ -117,7 +117,7 @@ def _may_name(url: str, other: str, context: RunContext) -> bool:
     return origin_of(other) == origin_of(url) or context.scope.has_host(other)
 
 
-def _labels(nesting: int, links: list[CanonicalLink]) -> list[tuple[str, list[bytes]]]:
-    """Return the labels of sitemaps that were reached through this many indexes."""
-    label = nesting_label(nesting)
-    return [(label, [key for _, key in links])] if label and links else []
+def _blocks(nesting: int, links: list[CanonicalLink]) -> list[tuple[str, list[bytes]]]:
+    """Return the blocks of sitemaps that were reached through this many indexes."""
+    block = nesting_block(nesting)
+    return [(block, [key for _, key in links])] if block and links else []
