@@ -66,7 +66,7 @@ def longest_attempt_s(spec: JobSpec, host: HostState | None, slots: int) -> floa
     steps = STEPS + requests * len(spec.middlewares)
     if fetch.proxies and fetch.proxy_limit:
         steps += slots  # others may have the proxies
-    page_s = max(fetch.timeout, spec.spider_limits.timeout if spec.spider else 0.0)
+    page_s = max(spec.longest_request_s, spec.spider_limits.timeout if spec.spider else 0.0)
     pace_s = 0.0 if host is None else host.interval_s * max(1, host.demand.concurrency)
     for rate in (polite.domain_rate, polite.address_rate):
         if rate > 0:

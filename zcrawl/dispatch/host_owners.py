@@ -437,10 +437,7 @@ class Granter:
     def _longest_attempt_s(self, host: HostState) -> float:
         """Return how long a request to the host may run."""
         active = [self._runs.get(run) for run in host.runs]
-        return (
-            max((active_run.spec.fetch.timeout for active_run in active if active_run), default=0.0)
-            + 1.0
-        )
+        return max((run.spec.longest_request_s for run in active if run), default=0.0) + 1.0
 
     def assume_start(self, host_id: int, moment: float) -> None:
         """Delay the next start, as if a request that nobody reported had started at `moment`."""

@@ -48,7 +48,8 @@ def inherit(state: LeaderState, loaded: Loaded, *, alone: bool, now: float) -> N
                 state.planner.granter.assume_start(host.id, last_start_at)
         return
     longest = max(
-        (active_run.spec.fetch.timeout for active_run in state.runs.active.values()), default=20.0
+        (active_run.spec.longest_request_s for active_run in state.runs.active.values()),
+        default=20.0,
     )
     over_at = lease_until + longest
     for host in loaded.hosts:

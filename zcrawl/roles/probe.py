@@ -111,7 +111,7 @@ async def probe(
     keyring = Keyring(rights, os.environ)
     rules = canonical_rules(spec.scope, CANONICAL_VERSION)
     start = canonicalize(url, rules)
-    seeds = [canonicalize(seed, rules) for seed in spec.seeds or (url,)]
+    seeds = [canonicalize(seed, rules) for seed in spec.own_seeds or (url,)]
     hosts = sorted({origin_of(seed).partition("://")[2] for seed in seeds})
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=hosts)
     page = Assignment(1, 1, 1, 1, start, 0 if start in seeds else 1, 1, None, label=label)

@@ -64,6 +64,7 @@ def test_command(
     from zcrawl.roles.vouching import Vouching
     from zcrawl.runtime.loop import run_async
     from zcrawl.submit.private import with_right
+    from zcrawl.submit.shell_rights import with_shell_right
 
     def once() -> int:
         submission = prepare(urls, job_file, None, changes, takes_logins=True, names_page=True)
@@ -73,6 +74,7 @@ def test_command(
         vouching = Vouching(lambda name, detail: output.note(detail))
         opened = run_async(vouching.opened_by(submission.typed))
         spec = with_right(submission.spec, opened, True)
+        with_shell_right(spec, settings.job_rights().shell)
         names = [extract_block.name for extract_block in spec.extract]
         if block and block not in names:
             raise UsageError(

@@ -74,6 +74,7 @@ from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.outputs import refuse_login
 from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.read import to_json
+from zcrawl.submit.shell_rights import with_shell_right
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import chosen_run, is_visible
@@ -185,7 +186,7 @@ class Desk:
         if pending.args.get("ref") is not None:
             reads.the_job(job_list, pending.request)
         for stored in filter(is_visible, job_list.jobs):
-            spec = check_right(stored.spec, self._state.allow_code)
+            spec = check_right(stored.spec, self._state.allow_code, self._state.shell)
         self._submit_now(pending, now, effects, spec)
 
     def _submit_now(
@@ -202,8 +203,9 @@ class Desk:
         opened = opened_by(args) if self._state.vouches else ()
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
+        with_shell_right(spec, self._state.shell)
         rules = canonical_rules((stored or spec).scope, CANONICAL_VERSION)
-        seeds = seed_lists.read(args.sequence("seeds") or list(spec.seeds), rules)
+        seeds = seed_lists.read(args.sequence("seeds") or list(spec.own_seeds), rules)
         seed_hosts = seed_lists.netlocs(seeds)
         listed = seed_lists.read(list(spec.sitemaps.urls), rules)
         seeds += tuple(link.as_sitemap() for link in listed)
@@ -281,7 +283,7 @@ class Desk:
         run_number = reads.wanted_run(pending.args)
         run = chosen_run(job, run_number)
         if action in ("retry", "resume"):
-            check_right(run.spec, self._state.allow_code)
+            check_right(run.spec, self._state.allow_code, self._state.shell)
         if action == "retry":
             client_action = self._client_action(pending, now)
             retry = self._intents.retry(run.id, pending.args, client_action)
