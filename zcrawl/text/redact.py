@@ -38,6 +38,13 @@ class Redactor:
             (form.encode("utf-8", "surrogateescape"), shown.encode()) for form, shown in self._forms
         ]
 
+    def piece(self, data: bytes, *, cut_before: bool = False, cut_after: bool = False) -> bytes:
+        """Return a piece of something longer, without values and without the bytes at its edges
+        that may be a part of one."""
+        data = self.data(data)
+        start = self.longest if cut_before else 0
+        return data[start : max(start, len(data) - self.longest)] if cut_after else data[start:]
+
     @property
     def longest(self) -> int:
         """The bytes of the longest text that is removed; 0: none is."""

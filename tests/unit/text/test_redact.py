@@ -38,3 +38,13 @@ def test_a_longer_value_goes_first_and_a_short_one_stays() -> None:
     assert redactor.text("abcdefgh abcd 1") == "${B} ${A} 1"
     assert Redactor({}).longest == 0
     assert redactor.longest >= 8
+
+
+def test_a_piece_shows_no_part_of_a_value_at_its_edges() -> None:
+    """A value that an edge cuts in two is found in neither half."""
+    redactor = Redactor({"PW": "abcdefgh"})
+    whole = b"." * 50 + b"abcdefgh" + b"." * 50
+    for cut in range(45, 65):
+        shown = redactor.piece(whole[:cut], cut_after=True)
+        shown += redactor.piece(whole[cut:], cut_before=True)
+        assert not set(b"abcdefgh") & set(shown), cut

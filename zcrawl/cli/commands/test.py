@@ -16,6 +16,7 @@ from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import check_before
 from zcrawl.cli.specs import is_job_file, prepare, spec_options
 from zcrawl.errors import UsageError, ZcrawlError
+from zcrawl.frontier.extra import is_start
 from zcrawl.model.reasons.skip import START
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ async def _test(settings: Settings, spec: JobSpec, url: str, all_links: bool, bl
 def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
     """Return the report for people, as lines."""
     why = f": {report['reason']}" if report["reason"] else ""
-    lines = [f"{report['url']}", f"outcome    {report['outcome']}{why}"]
+    url = "the start of the job" if is_start(report["url"]) else report["url"]
+    lines = [url, f"outcome    {report['outcome']}{why}"]
     if report["detail"]:
         lines.append(f"           {report['detail']}")
     if "guard" in report:

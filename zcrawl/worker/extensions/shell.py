@@ -42,7 +42,6 @@ from zcrawl.worker.results.shell_output import (
     cleaned,
     failure_of,
     item_of,
-    without_cut_secret,
 )
 from zcrawl.worker.shell_protocol import (
     CANCEL,
@@ -106,7 +105,7 @@ class ShellTasks:
         stdout = cleaned(out_size, *out, self._redactor)
         stdout = await self._with_blob(stdout, out_size, out[0])
         stderr = await self._with_blob(stderr, err_size, err[0])
-        command = (task.command, *args)
+        command = [self._redactor.text(word) for word in (task.command, *args)]
         item = item_of(command, seed, assignment.attempt, answer, stdout, stderr)
         page = PageRecord(
             final_url=assignment.url,
@@ -209,8 +208,8 @@ class ShellTasks:
         """Store an output that is too long for an item."""
         if not shown.is_long or len(kept) <= len(shown.kept):
             return shown
-        data = without_cut_secret(sizes, kept, self._redactor)
-        blob, error = await kept_blob(self._blobs, data, self._redactor)
+        is_cut = sizes.total > len(kept)
+        blob, error = await kept_blob(self._blobs, kept, self._redactor, is_cut=is_cut)
         return msgspec.structs.replace(shown, blob=blob, blob_error=error)
 
 

@@ -288,7 +288,9 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     utc: float
 
 
-async def kept_blob(blobs: BlobWriter | None, data: bytes, redactor: Redactor) -> tuple[str, str]:
+async def kept_blob(
+    blobs: BlobWriter | None, data: bytes, redactor: Redactor, *, is_cut: bool = False
+) -> tuple[str, str]:
     """Store data without its secrets; return the name of the blob, or why it could not be stored.
 
     A task is not done again because its output could not be kept: it may have changed something."""
@@ -296,7 +298,7 @@ async def kept_blob(blobs: BlobWriter | None, data: bytes, redactor: Redactor) -
         return "", "there is no place for bodies here"
     put = blobs.put
     try:
-        return await asyncio.to_thread(lambda: put(redactor.data(data))), ""
+        return await asyncio.to_thread(lambda: put(redactor.piece(data, cut_after=is_cut))), ""
     except StoreError as error:
         return "", f"{error.code}: {error}"
 

@@ -8,6 +8,7 @@ Called by `extensions.shell`. Pure. Exit code 0 is done, everything else has fai
 | another exit code, a signal                | `shell_exit`    | yes         |
 | `shell.timeout` is over                    | `shell_timeout` | yes         |
 | it could not be started                    | `shell_start`   | yes: other workers may have it |
+| a watching process was killed              | `shell_died`    | yes         |
 | the worker leaves                          | `shell_left`    | yes, without counting the attempt |
 """
 
@@ -96,9 +97,12 @@ def failure_of(answer: ShellAnswer, stderr: CommandOutput, timeout_s: float) -> 
         case "exited":
             text = f"{_how(answer)}{said}"
             return FetchError(text, code=SHELL_EXIT, retry=transient)
-        case _:
+        case "cancelled":
             text = "the worker leaves, and ended the command"
             return FetchError(text, code=SHELL_LEFT, retry=RetryClass.POSTPONED)
+        case _:  # it believes that this worker is gone
+            text = "the process that watches the command lost its guard"
+            return FetchError(text, code=SHELL_DIED, retry=transient)
 
 
 def _how(answer: ShellAnswer) -> str:
@@ -186,14 +190,6 @@ def cleaned(sizes: StreamSizes, kept: bytes, tail: bytes, redactor: Redactor) ->
     """Return what the item shows of an output, without secrets; also none that an edge cuts."""
     if sizes.total <= min(MOST_SHORT, sizes.kept):
         return CommandOutput(sizes, redactor.data(kept))
-    head = redactor.data(without_cut_secret(sizes, kept[: MOST_SHORT + redactor.longest], redactor))
-    end = redactor.data(tail if sizes.tail else kept[-RING_BYTES:])
+    head = redactor.piece(kept[: MOST_SHORT + redactor.longest], cut_after=True)
+    end = redactor.piece(tail if sizes.tail else kept[-RING_BYTES:], cut_before=True)
     return CommandOutput(sizes, head[:HEAD_BYTES], end[-TAIL_BYTES:])
-
-
-def without_cut_secret(sizes: StreamSizes, kept: bytes, redactor: Redactor) -> bytes:
-    """Return the beginning of an output without its last bytes, which may begin a secret, if
-    something follows them."""
-    if sizes.total <= len(kept) or not redactor.longest:
-        return kept
-    return kept[: -redactor.longest]
