@@ -414,7 +414,7 @@ async def test_nobody_survives_if_a_watching_process_is_killed(place: Place, who
     assert died.value.code == "shell_died"
     await until(lambda: not place.processes(), 2.0)
     await tasks.close()
-    assert not any((place.folder / "tmp").iterdir())
+    await until(lambda: not any((place.folder / "tmp").iterdir()), 5.0)
 
 
 async def test_a_command_that_kills_its_parent_does_not_get_away(place: Place) -> None:

@@ -34,6 +34,7 @@ from zcrawl.frontier.url import (
     origin_of,
 )
 from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
+from zcrawl.model.reasons.skip import REDIRECTED
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Outcome
 from zcrawl.parse.charset import encoding_of
@@ -211,16 +212,22 @@ async def _fetch(
                     config, revision=config.revision + 1, seed_hosts=hosts
                 )
                 pipeline.adopt(config)
-            next_page = None if result.handover is None else _behind(result.handover[0], next_page)
+            next_page = _behind(result, next_page)
     finally:
         await pipeline.close()
     return results, config, owner.notes
 
 
-def _behind(url: str, page: Assignment) -> Assignment:
-    """Return the request for the target of a redirect to another host."""
+def _behind(result: Result, page: Assignment) -> Assignment | None:
+    """Return the request for the target of a redirect to another host, if there is one."""
+    if result.handover is not None:
+        url, extra = result.handover[0], encode(REDIRECT)
+    elif result.reason == REDIRECTED and result.requests:  # one that is more than a plain GET
+        url, _, _, extra = result.requests[0]
+    else:
+        return None
     n = page.n + 1
-    return msgspec.structs.replace(page, n=n, seq=n, host=n, url=url, extra=encode(REDIRECT))
+    return msgspec.structs.replace(page, n=n, seq=n, host=n, url=url, extra=extra)
 
 
 def _place_of_robots(result: Result) -> str:
