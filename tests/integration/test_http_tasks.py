@@ -72,7 +72,11 @@ async def item_of(spec: JobSpec, rights: JobRights = OWNER) -> dict[str, Any]:
 async def test_a_call_is_made_as_the_job_says(site: TaskSite) -> None:
     """Method, headers, body and credentials; robots.txt is for crawlers and is not asked."""
     url = site.answer("/a", TaskAnswer(201, {**JSON, "X-A": "1"}))
-    task = {"method": "PUT", "headers": {"X-B": "2", "User-Agent": "mine"}, "body": "hé"}
+    task: dict[str, Any] = {
+        "method": "PUT",
+        "headers": {"X-B": "2", "User-Agent": "mine"},
+        "body": "hé",
+    }
     item = await item_of(job(url, auth=HttpAuth(user="me", password="${PW}"), **task))
     (request,) = site.requests
     assert (request.method, request.path, request.body) == ("PUT", "/a", "hé")
@@ -228,7 +232,7 @@ async def test_secrets_that_a_server_repeats_are_in_no_item(site: TaskSite) -> N
         sent = site.requests[-1].headers["authorization"].partition(" ")[2]
         assert SECRET not in json.dumps(item)
         assert sent not in json.dumps(item)
-        unmet = {"headers": {"x-echo": "nothing"}, "json": {"body": "nothing"}}
+        unmet: dict[str, Any] = {"headers": {"x-echo": "nothing"}, "json": {"body": "nothing"}}
         failed = await call(
             msgspec.structs.replace(
                 spec,

@@ -44,6 +44,7 @@ from zcrawl.worker.results.context import RunContext
 
 ANY = JobRights(owner=True, shell=ShellRights(any=True))
 SH = "/bin/sh"
+Patterns = dict[str, tuple[str, ...]]
 # It ignores SIGTERM, and so does what it starts: a child in its group, one in a session of its own,
 # and a daemon that forked twice. Each of them has the marker in its command line.
 NASTY = """
@@ -200,13 +201,14 @@ async def test_a_secret_needs_a_release_for_the_command(place: Place) -> None:
     environ = {"ZCRAWL_SECRET_PW": "hunter2"}
     task = script("exit 0", env={"PW": "${PW}"})
     anything = ShellRights(any=True)
-    for owner, hosts, commands, code in (
+    cases: list[tuple[bool, Patterns, Patterns, str]] = [
         (False, {"PW": ()}, {"PW": ("/bin/sh -c *",)}, ""),
         (False, {}, {}, "secret_not_released"),
         (False, {"PW": ("a.test",)}, {"PW": ("/bin/true",)}, "secret_not_released"),
         (True, {}, {}, ""),
         (True, {"PW": ("a.test",)}, {"PW": ()}, "secret_not_released"),
-    ):
+    ]
+    for owner, hosts, commands, code in cases:
         rights = JobRights(owner, (), hosts, anything, commands)
         tasks = place.tasks(task, rights, environ)
         if code:
