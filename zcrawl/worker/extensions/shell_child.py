@@ -298,7 +298,6 @@ def _become_command(order: ShellOrder, watcher: int, out: int, err: int, errors:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, place in ((nothing, 0), (out, 1), (err, 2)):
             os.dup2(descriptor, place)
-        close_inherited(errors)
         confine(order.closed)  # `doctor` reports systems that cannot do this
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
