@@ -44,6 +44,7 @@ from zcrawl.worker.results.context import RunContext
 
 ANY = JobRights(owner=True, shell=ShellRights(any=True))
 SH = "/bin/sh"
+TASK = Assignment(1, 1, 1, 1, START_URL, 0, 1, None)
 Patterns = dict[str, tuple[str, ...]]
 # It ignores SIGTERM, and so does what it starts: a child in its group, one in a session of its own,
 # and a daemon that forked twice. Each of them has the marker in its command line.
@@ -328,8 +329,7 @@ async def test_a_large_output_without_a_place_is_not_a_reason_to_run_again(
 
 async def ready(place: Place, tasks: ShellTasks) -> asyncio.Task[Attempt]:
     """The nasty command runs, with all that it starts."""
-    assignment = Assignment(1, 1, 1, 1, START_URL, 0, 1, None)
-    running = asyncio.ensure_future(tasks.do(Attempt(assignment), 20.0, time.time))
+    running = asyncio.ensure_future(tasks.do(Attempt(TASK), 20.0, time.time))
     await until(lambda: place.ready.exists() or running.done())
     await until(lambda: len(place.processes()) >= 4)
     return running
@@ -363,10 +363,12 @@ async def test_what_a_command_leaves_behind_ends_with_it(place: Place) -> None:
     for."""
     text = f"(setsid sh -c 'sleep 600; : {place.marker}' &) ; echo done"
     began = time.monotonic()
-    item = await run(place.tasks(script(text)))
-    assert item["stdout"] == "done\n"
+    tasks = place.tasks(script(text))
+    done = await tasks.do(Attempt(TASK), 20.0, time.time)
+    assert not place.processes(), "already when the task is done"
+    assert json.loads(done.items[0])["stdout"] == "done\n"
     assert time.monotonic() - began < 10.0
-    assert not place.processes()
+    await tasks.close()
 
 
 async def test_a_stopped_command_can_be_ended(place: Place) -> None:
@@ -448,7 +450,7 @@ async def test_a_worker_that_leaves_gives_commands_back(
 
 
 WORKER = """
-import asyncio, sys, time
+import asyncio, os, sys, time
 from pathlib import Path
 from tests.integration.test_shell_tasks import Place
 from zcrawl.frontier.extra import START_URL
@@ -457,6 +459,7 @@ from zcrawl.runtime.loop import run_async
 from zcrawl.worker.results.attempt import Attempt
 
 async def main():
+    os.set_inheritable(os.open("/", os.O_RDONLY), True)
     running = []
     for number in (1, 2):
         place = Place(Path(sys.argv[1]))
@@ -478,7 +481,12 @@ def test_nothing_survives_a_worker_that_is_killed(place: Place) -> None:
     try:
         both = [place.folder / "ready-1", place.folder / "ready-2"]
         wait_until(lambda: all(path.exists() for path in both))
-        assert len(place.processes()) >= 1 + 2 * 4, "its own words have the marker, too"
+        commands = [pid for pid in place.processes() if pid != worker.pid]
+        assert len(commands) >= 2 * 4
+        held = {
+            pid: sorted(path.name for path in Path(f"/proc/{pid}/fd").iterdir()) for pid in commands
+        }
+        assert {tuple(names) for names in held.values()} <= {("0", "1", "2"), ()}
     finally:
         worker.kill()
         killed_at = time.monotonic()
