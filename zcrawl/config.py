@@ -26,6 +26,15 @@ SECRETS_PREFIX: Final = "ZCRAWL_SECRETS__"  # of its variables: ZCRAWL_SECRETS__
 ENV_OTHERS: Final = ("ZCRAWL_DEBUG", "ZCRAWL_CONFIG")
 
 
+class ShellConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which commands jobs of kind shell may run on this machine. By default none."""
+
+    any: bool = False  # every command
+    allow: tuple[str, ...] = ()  # patterns of command lines: "/usr/bin/rsync *"
+    env: tuple[str, ...] = ()  # variables that jobs may set, if `allow` is used
+    folders: tuple[str, ...] = ()  # folders that jobs may work in, if `allow` is used
+
+
 class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The limits of one machine."""
 
@@ -37,6 +46,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bandwidth: float = 0.0  # bytes per second of one worker; 0: no cap
     tls_files: tuple[str, ...] = ()  # folders whose files jobs may name as certificates
     stuck_after: float = 30.0  # CPU seconds after which a process whose loop is stuck is ended
+    shell: ShellConfig = ShellConfig()
 
 
 class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,6 +66,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     masters: tuple[str, ...] = ()  # control addresses, for nodes that do not use Consul
     allow_private: bool = False  # masters: jobs may reach addresses that are not public
     allow_code: bool = False  # masters: jobs may contain a spider's file, which workers run
+    allow_shell: bool = False  # masters: jobs may run commands that the workers allow
 
 
 class ConsulConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,6 +115,7 @@ class SecretConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One secret of the workers. Its value is in the environment: ZCRAWL_SECRET_NAME."""
 
     hosts: tuple[str, ...] = ()  # hosts that may get it: name, name:port, *.name
+    commands: tuple[str, ...] = ()  # commands that may get it, as in worker.shell.allow
 
 
 class ConsoleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -145,7 +157,7 @@ class Resolved(msgspec.Struct, frozen=True):
     def values(self) -> dict[str, Any]:
         """Return the values for people, with secrets hidden."""
         plain = msgspec.to_builtins(self.config)
-        values = {key: plain[key.partition(".")[0]][key.partition(".")[2]] for key in self.origins}
+        values = {key: _value_at(plain, key) for key in self.origins}
         return values | {key: "(set)" for key in HIDDEN if values[key]}
 
 
@@ -170,9 +182,10 @@ def resolve(
     nested: dict[str, dict[str, Any]] = {}
     for key, (value, origin) in values.items():
         # Each value alone, so that an error can name the place where the value comes from.
-        section, _, name = key.partition(".")
-        _convert({section: {name: value}}, origin, lax=origin.startswith(ENV_PREFIX))
-        nested.setdefault(section, {})[name] = value
+        alone: dict[str, dict[str, Any]] = {}
+        for table in (alone, nested):
+            _put(table, key, value)
+        _convert(alone, origin, lax=origin.startswith(ENV_PREFIX))
     # Lax conversion for all: the loop above has checked strict values strictly.
     config = _convert(nested, source, lax=True)
     config_keys = [*all_keys(), *(f"{SECRETS}.{name}" for name in config.secrets)]
@@ -185,7 +198,40 @@ def all_keys() -> list[str]:
     return [key for key in keys.dotted_keys(Config) if key != SECRETS]
 
 
-_LISTS: Final = ("cluster.masters", "database.urls", "outputs.allow", "worker.tls_files")
+_INNER: Final = ("worker.shell",)  # sections within sections
+_LISTS: Final = (
+    "cluster.masters",
+    "database.urls",
+    "outputs.allow",
+    "worker.tls_files",
+    "worker.shell.env",
+    "worker.shell.folders",
+)
+_COMMANDS: Final = ("worker.shell.allow",)  # lists whose entries have spaces
+
+
+def _steps(key: str) -> tuple[str, ...]:
+    """Return the sections and the name of a key: `worker.shell.any` is three steps."""
+    inner = next((inner for inner in _INNER if key.startswith(f"{inner}.")), None)
+    if inner is None:
+        section, _, name = key.partition(".")
+        return section, name
+    return (*inner.split("."), key.removeprefix(f"{inner}."))
+
+
+def _put(table: dict[str, dict[str, Any]], key: str, value: Any) -> None:
+    *sections, name = _steps(key)
+    within: dict[str, Any] = table
+    for section in sections:
+        within = within.setdefault(section, {})
+    within[name] = value
+
+
+def _value_at(table: Mapping[str, Any], key: str) -> Any:
+    value: Any = table
+    for step in _steps(key):
+        value = value[step]
+    return value
 
 
 def _table(text: str, source: str) -> dict[str, Any]:
@@ -215,7 +261,14 @@ def _flat(table: Mapping[str, Any], source: str) -> dict[str, Any]:
             raise ConfigError(
                 f"{source}: {section!r} is a section; write [{section}], with keys below it"
             )
-        flat.update({f"{section}.{key}": value for key, value in inner.items()})
+        for name, value in inner.items():
+            key = f"{section}.{name}"
+            if key not in _INNER:
+                flat[key] = value
+            elif isinstance(value, Mapping):
+                flat.update({f"{key}.{inner_name}": own for inner_name, own in value.items()})
+            else:
+                raise ConfigError(f"{source}: {key!r} is a section; write [{key}]")
     return flat
 
 
@@ -232,11 +285,18 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
             hosts = {"hosts": _words(value)}
             values[f"{SECRETS}.{name.removeprefix(SECRETS_PREFIX)}"] = (hosts, name)
             continue
-        key = name.removeprefix(ENV_PREFIX).replace("__", ".", 1).lower()
+        key = name.removeprefix(ENV_PREFIX).replace("__", ".").lower()
         if key not in config_keys:
             raise _unknown(name, "environment", key)
-        values[key] = (_words(value) if key in _LISTS else value, name)
+        values[key] = (_entries(key, value), name)
     return values
+
+
+def _entries(key: str, value: str) -> str | list[str]:
+    """Return the value of a variable; a list for keys that take one."""
+    if key in _COMMANDS:
+        return [text.strip() for text in value.replace("\n", ";").split(";") if text.strip()]
+    return _words(value) if key in _LISTS else value
 
 
 def _words(value: str) -> list[str]:
@@ -289,19 +349,27 @@ def _check_rights(config: Config, origin: str) -> None:
     prefixes = {
         "outputs.allow": config.outputs.allow,
         "worker.tls_files": config.worker.tls_files,
+        "worker.shell.folders": config.worker.shell.folders,
     }
-    if not any(prefixes.values()) and not config.secrets:
+    commands = {
+        "worker.shell.allow": config.worker.shell.allow,
+        **{f"{SECRETS}.{name}": secret.commands for name, secret in config.secrets.items()},
+    }
+    if not any(prefixes.values()) and not any(commands.values()) and not config.secrets:
         return
     from zcrawl.fetch.host_patterns import parse_pattern  # few configurations need them
     from zcrawl.submit.prefixes import prefix_of
+    from zcrawl.text.commands import parse_command_pattern
 
     try:
         for key, texts in prefixes.items():
             for text in texts:
-                if prefix_of(text).root != "/" and key == "worker.tls_files":
-                    raise ValueError(
-                        f"{text!r} is not a folder; workers read certificates from folders"
-                    )
+                if prefix_of(text).root != "/" and key != "outputs.allow":
+                    raise ValueError(f"{text!r} is not a folder of this machine")
+        for command_key, texts in commands.items():
+            key = command_key
+            for text in texts:
+                parse_command_pattern(text)
         for name, secret in config.secrets.items():
             key = f"{SECRETS}.{name}"
             if not _SECRET_NAME.fullmatch(name):

@@ -123,7 +123,8 @@ def test_what_jobs_may_use_is_read_and_shown() -> None:
         "Other_1": (),
         "PW": ("a.test", "b.test:81"),
     }
-    assert settings.values()["secrets.PW"] == {"hosts": ("a.test", "b.test:81")}
+    shown = {"hosts": ("a.test", "b.test:81"), "commands": ()}
+    assert settings.values()["secrets.PW"] == shown
     assert settings.origins["secrets.PW"] == "ZCRAWL_SECRETS__PW"
     assert settings.origins["secrets.KEY"] == "zcrawl.toml"
     assert "hunter2" not in str(settings.values())
@@ -132,9 +133,50 @@ def test_what_jobs_may_use_is_read_and_shown() -> None:
     assert other.config.outputs.allow == ("/a/", "/b/")
 
 
+COMMANDS = """
+[worker]
+slots = 4
+[worker.shell]
+allow = ["/usr/bin/rsync -a *", "/opt/jobs/* *"]
+env = ["LEVEL"]
+[secrets.PW]
+commands = ["/usr/bin/pg_dump *"]
+"""
+
+
+def test_the_commands_that_jobs_may_run_are_read_from_a_section_of_the_workers() -> None:
+    """From the file, from the environment (patterns have spaces, so `;` separates them), and with
+    the origin of each key."""
+    settings = resolve(COMMANDS, "zcrawl.toml", {"ZCRAWL_WORKER__SHELL__FOLDERS": "/srv/a,/srv/b"})
+    shell = settings.config.worker.shell
+    assert shell.allow == ("/usr/bin/rsync -a *", "/opt/jobs/* *")
+    assert (shell.any, shell.env, shell.folders) == (False, ("LEVEL",), ("/srv/a", "/srv/b"))
+    assert settings.config.worker.slots == 4
+    assert settings.config.secrets["PW"].commands == ("/usr/bin/pg_dump *",)
+    assert settings.origins["worker.shell.allow"] == "zcrawl.toml"
+    assert settings.origins["worker.shell.folders"] == "ZCRAWL_WORKER__SHELL__FOLDERS"
+    assert settings.origins["worker.shell.any"] == "default"
+    assert settings.values()["worker.shell.env"] == ("LEVEL",)
+    environ = {"ZCRAWL_WORKER__SHELL__ANY": "true", "ZCRAWL_WORKER__SHELL__ALLOW": "/a b; /c"}
+    other = resolve(None, "x", environ).config.worker.shell
+    assert (other.any, other.allow) == (True, ("/a b", "/c"))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ('[worker.shell]\nallow = ["rsync *"]', "worker.shell.allow: 'rsync *': begin with"),
+        ('[worker.shell]\nallow = ["/usr/bin/../x"]', "worker.shell.allow"),
+        ('[worker.shell]\nallow = ["/usr/*/rsync"]', "worker.shell.allow"),
+        ('[worker.shell]\nallow = [""]', "worker.shell.allow: a pattern is empty"),
+        ('[worker.shell]\nallow = ["/bin/a \'b"]', "No closing quotation"),
+        ('[worker.shell]\nallow = "/bin/a"', "worker.shell.allow: a list is needed"),
+        ("[worker.shell]\nany = 1", "worker.shell.any: true or false is needed"),
+        ('[worker.shell]\nfolders = ["data"]', "worker.shell.folders"),
+        ('[worker.shell]\nfolders = ["s3://bucket/x/"]', "is not a folder of this machine"),
+        ("[worker.shell]\nalow = []", "unknown key 'worker.shell.alow'; did you mean"),
+        ("[worker]\nshell = true", "'worker.shell' is a section; write [worker.shell]"),
+        ('[secrets.PW]\ncommands = ["pg_dump"]', "secrets.PW: 'pg_dump': begin with"),
         ('[outputs]\nallow = ["relative/"]', "outputs.allow"),
         ('[outputs]\nallow = ["/"]', "outputs.allow"),
         ('[outputs]\nallow = ["/srv/../etc"]', "outputs.allow"),

@@ -19,7 +19,7 @@ from zcrawl.cli.text_files import UnreadableText, read_text_file
 from zcrawl.errors import JobError, UsageError
 from zcrawl.model import formats
 from zcrawl.model.reasons.usage import OUT_UNWRITABLE, UNREADABLE
-from zcrawl.model.spec import CRAWL, JobSpec
+from zcrawl.model.spec import CRAWL, HTTP, JobSpec
 from zcrawl.submit import outputs
 from zcrawl.submit.code import begins_by_itself, code_of, is_file
 from zcrawl.submit.extraction import check_schema_fields
@@ -164,7 +164,7 @@ def prepare(
     named = "stdin" if seeds_file == "-" else seeds_file or ""
     seed_lines = read_lines(seeds_file) if seeds_file else ()
     lines = SeedLines(seed_lines, named, logins.clean, check)
-    rest = lines.chunks(seeds)
+    rest = lines.chunks(seeds or ([] if seeds_file else _own_url(table)))
     if "name" not in table and not job_file:
         table["name"] = "unnamed"  # until the first seed is known
     source = job_file or "command line"
@@ -188,7 +188,7 @@ def prepare(
     if spec.name == "unnamed" and "name" not in changes and not job_file:
         name = default_name(first) if first else spec.spider.rpartition(":")[2]
         spec = spec_from_dict(overlay(table, {"name": name}), source)
-    typed = tuple(first) if lists_vouch else spec.seeds
+    typed = tuple(first) if lists_vouch else spec.own_seeds
     environment = logins.environment()
     return Submission(
         spec, first, rest, lines, not lines.ended, typed, environment, page, job_file=job_file or ""
@@ -254,6 +254,13 @@ def is_job_file(source: str) -> bool:
     if advice:
         raise UsageError(f"{source} is not a job file. {advice}")
     return True
+
+
+def _own_url(table: Mapping[str, Any]) -> list[str]:
+    """Return the URL of an HTTP task, which is its seed. A wrong value is refused later."""
+    http = table.get("http")
+    url = http.get("url") if table.get("kind") == HTTP and isinstance(http, Mapping) else None
+    return [url] if isinstance(url, str) and url else []
 
 
 def _clean_urls(table: dict[str, Any], logins: UrlLogins) -> None:

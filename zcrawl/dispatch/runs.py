@@ -24,6 +24,7 @@ from zcrawl.model.rows import RunRow
 from zcrawl.model.spec import JobSpec, SpiderCode
 from zcrawl.model.states import RunState
 from zcrawl.submit.private import without_private
+from zcrawl.submit.shell_rights import ALL_COMMANDS, ShellRights, waiting_for_right
 from zcrawl.submit.stored import read_stored, refusal_of
 
 NO_CODE_RIGHT: Final = with_detail(
@@ -49,6 +50,7 @@ class ActiveRun(msgspec.Struct):
     revision: int = 1
     opens_private: bool = True  # this leader lets it reach private addresses (submit.private)
     runs_code: bool = True  # this leader lets it bring code (submit.code)
+    shell: ShellRights = ALL_COMMANDS  # what this leader lets it run
     refusal: str = ""  # why its stored spec is not used; `spec` is an empty one then
     is_expired: bool = False  # it starts nothing more (`master.run_limits`)
 
@@ -68,7 +70,9 @@ class ActiveRun(msgspec.Struct):
         """Why the run waits although nobody paused it; empty: it does not wait."""
         if self.row.canonical not in CANONICAL_VERSIONS:
             return _unknown_version(self.row.canonical)
-        return NO_CODE_RIGHT if self.spec.code is not None and not self.runs_code else ""
+        if self.spec.code is not None and not self.runs_code:
+            return NO_CODE_RIGHT
+        return waiting_for_right(self.spec, self.shell)
 
     @property
     def old_keys(self) -> str:
@@ -126,6 +130,7 @@ class Runs:
         self.pending: dict[int, None] = {}  # runs of which no assignment was accepted yet
         self.open_private = True  # set by the leader before it adds runs
         self.open_code = True  # set by the leader before it adds runs
+        self.shell = ALL_COMMANDS  # set by the leader before it adds runs
 
     def put(self, row: RunRow) -> ActiveRun | None:
         """Add or update a run from its stored row; return None when it has ended."""
@@ -135,7 +140,11 @@ class Runs:
             return None
         if active_run is None:
             active_run = self.active[row.id] = ActiveRun(
-                row, JobSpec(row.name), opens_private=self.open_private, runs_code=self.open_code
+                row,
+                JobSpec(row.name),
+                opens_private=self.open_private,
+                runs_code=self.open_code,
+                shell=self.shell,
             )
             self._read(active_run, row)
         else:

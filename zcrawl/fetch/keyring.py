@@ -12,11 +12,15 @@ A worker has one `Keyring`, made by `roles.worker_main` from its configuration a
   `fetch.auth` goes to the hosts of its entries too.
 - A proxy that a job names can read plain HTTP, and unverified TLS. So on a cluster a
   secret goes through such a proxy only over verified TLS, or if the proxy is one of its hosts too.
+- A secret goes into the environment of a command only if the configuration names the command
+  (`[secrets.NAME] commands`). The user who runs `crawl` or `up` may give secrets that the
+  configuration does not mention to every command that it allows.
 - A worker of a cluster opens the certificates that a job names only below `worker.tls_files`. Only
   names are compared and no file is opened, so the answer reveals nothing about other files.
 
-Invariant: this module returns a value only for a URL that may get it (`Sealed.text_for`), or inside
-the credentials of a proxy that may get it.
+Invariant: this module returns a value only for a URL that may get it (`Sealed.text_for`), for a
+command that may get it, inside the credentials of a proxy that may get it, or inside a `Redactor`,
+which removes it from texts.
 
 Secrets of a job: `${NAME}` in its file, their values in the worker's environment.
 
@@ -26,8 +30,9 @@ worker. The stored job, its views and the logs contain only the names.
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -42,7 +47,10 @@ from zcrawl.model.reasons.failure import SECRET_NOT_RELEASED
 from zcrawl.model.reasons.usage import BAD_SECRET, NO_SECRET, PATH_NOT_ALLOWED
 from zcrawl.model.spec import JobSpec
 from zcrawl.submit.prefixes import place_of, prefix_above, prefix_of
+from zcrawl.submit.shell_rights import ShellRights, secret_patterns
+from zcrawl.text.commands import CommandPattern
 from zcrawl.text.patterns import lazy_pattern
+from zcrawl.text.redact import Redactor
 
 PREFIX: Final = "ZCRAWL_SECRET_"
 REFERENCE: Final = lazy_pattern(r"\$\{([A-Za-z0-9_]+)\}")
@@ -82,6 +90,8 @@ class JobRights(msgspec.Struct, frozen=True):
     owner: bool = False
     tls_files: tuple[str, ...] = ()
     secrets: dict[str, tuple[str, ...]] = {}  # name → hosts
+    shell: ShellRights = ShellRights()  # commands that jobs may run
+    commands: dict[str, tuple[str, ...]] = {}  # name of a secret → commands that may get it
 
 
 class Keyring:
@@ -94,14 +104,19 @@ class Keyring:
             name: tuple(parse_pattern(host) for host in hosts)
             for name, hosts in rights.secrets.items()
         }
+        self.shell = rights.shell
+        self._commands = secret_patterns(rights.commands)
 
     def for_run(self, spec: JobSpec) -> RunSecrets:
         """Return the secrets that a run of this job may use."""
         if self.owner:
-            return RunSecrets(self.environ, self._hosts, spec.seeds, auth=_auth_hosts(spec))
+            seeds, auth = spec.own_seeds, _auth_hosts(spec)
+            return RunSecrets(self.environ, self._hosts, seeds, auth=auth, commands=self._commands)
         fetch = spec.fetch
         proxies = tuple(_address_of(proxy) for proxy in fetch.proxies)
-        return RunSecrets(self.environ, self._hosts, None, proxies, fetch.verify_tls)
+        return RunSecrets(
+            self.environ, self._hosts, None, proxies, fetch.verify_tls, commands=self._commands
+        )
 
     def check_tls(self, files: TlsFiles) -> TlsFiles:
         """Return the files if a job may use them; otherwise JobError. Opens no file."""
@@ -128,7 +143,8 @@ class RunSecrets:
 
     `seeds`: hosts that get secrets without configured hosts; None: no host gets them. `auth`: more
     hosts for such secrets, by name of the secret. `proxies`: URLs of proxies that can read requests
-    without TLS, and also with TLS if it is not `verified`."""
+    without TLS, and also with TLS if it is not `verified`. `commands`: name → commands that may get
+    it in their environment."""
 
     def __init__(
         self,
@@ -138,7 +154,9 @@ class RunSecrets:
         proxies: tuple[str, ...] = (),
         verified: bool = True,
         auth: Mapping[str, tuple[HostPattern, ...]] | None = None,
+        commands: Mapping[str, tuple[CommandPattern, ...]] | None = None,
     ) -> None:
+        self._commands = commands or {}
         self._auth = auth or {}
         self._proxies, self._verified = proxies, verified
         self._environ = environ
@@ -163,6 +181,29 @@ class RunSecrets:
             if _full_origin(url) in self._seeds:
                 return True
         return any(pattern.has(url) for pattern in hosts)
+
+    def for_command(self, text: str, argv: Sequence[str]) -> str:
+        """Return the text with its secrets, for the environment of a command; FetchError if the
+        command may not get one of them, JobError if one is not set."""
+        for name in names_in(text):
+            patterns = self._commands.get(name, ())
+            free = self._owner and name not in self._hosts
+            if not free and not any(pattern.allows(argv) for pattern in patterns):
+                raise fetch_error(
+                    SECRET_NOT_RELEASED,
+                    f"the command {argv[0]} may not get the secret {name}; if it should, put its "
+                    f"command line into commands of [secrets.{name}] in the workers' configuration",
+                )
+        return expand(text, self._environ)
+
+    def redactor(self, texts: Iterable[str], basic: Iterable[str] = ()) -> Redactor:
+        """Return what removes the values of the secrets in these texts from others; `basic`: texts
+        that are sent in base64 as a whole."""
+        names = {name for text in texts for name in names_in(text)}
+        values = {name: self._environ.get(PREFIX + name, "") for name in sorted(names)}
+        for text in basic:
+            values[text] = base64.b64encode(expand(text, self._environ).encode()).decode()
+        return Redactor(values)
 
     def sealed(self, template: str, *texts: str) -> Sealed:
         """Return `template` with a `{}` for each text; JobError if a secret in them is not set."""

@@ -111,6 +111,7 @@ from zcrawl.store.queries import (
     Refill,
     StoredEpoch,
 )
+from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
 
 
 def assignment_messages(state: LeaderState, sending: WorkerBatch, now: float) -> MasterEffects:
@@ -158,9 +159,10 @@ class Leader:
         catalogue: Catalogue,
         allow_private: bool = False,
         allow_code: bool = False,
+        shell: ShellRights = NO_COMMANDS,
     ) -> None:
         self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
-        self.state.allow(private=allow_private, code=allow_code)
+        self.state.allow(private=allow_private, code=allow_code, shell=shell)
         self.state.begin_after(loaded.newest_seq)
         self._hints = EpochHints(loaded.epoch)
         self._alone = alone

@@ -32,6 +32,7 @@ from zcrawl.model.rows import HostRow, QueuedRow, RunRow
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
 from zcrawl.submit.output_rights import OutputRights
+from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
 
 ENDED_RUNS = 20
 
@@ -99,6 +100,7 @@ class LeaderState:
         self.allow_private = False  # jobs may reach private addresses (submit.private)
         self.vouches = False  # typed URLs open their own hosts (submit.private)
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
+        self.shell = NO_COMMANDS  # commands that jobs may run
         self.outputs = OutputRights()  # where jobs may have their items written
         self.watch = Watch(me)
         self.mishaps = Mishaps()  # shared by all epochs of this master
@@ -110,8 +112,9 @@ class LeaderState:
         """Set the highest request number of the database at the start of this epoch."""
         self.newest_seq = newest_seq
 
-    def allow(self, *, private: bool, code: bool) -> None:
+    def allow(self, *, private: bool, code: bool, shell: ShellRights) -> None:
         """Set what jobs may do on this cluster, stored jobs included."""
+        self.shell = self.runs.shell = shell
         self.allow_private = self.runs.open_private = private
         self.allow_code = self.runs.open_code = code
 

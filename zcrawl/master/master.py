@@ -46,6 +46,7 @@ from zcrawl.model.log_event import MESSAGE_IGNORED, TAKEOVER_FAILED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
+from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
 
 TAKEOVER_AGAIN_S = 0.5
 TAKEOVER_PATIENCE_S = (
@@ -67,6 +68,7 @@ class Master:
         *,
         allow_private: bool = False,
         allow_code: bool = False,
+        shell: ShellRights = NO_COMMANDS,
         vouches: bool = False,
         outputs: OutputRights | None = None,
     ) -> None:
@@ -75,6 +77,7 @@ class Master:
         self._vouches = vouches  # typed URLs open their own hosts (submit.private)
         self._outputs = outputs or OutputRights()
         self._allow_code = allow_code  # jobs may bring a spider's file (submit.code)
+        self._shell = shell  # commands that jobs may run
         self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
         self.role = MasterState.FOLLOWER
         self.leader: Leader | None = None
@@ -206,6 +209,7 @@ class Master:
             catalogue=self.catalogue,
             allow_private=self._allow_private,
             allow_code=self._allow_code,
+            shell=self._shell,
         )
         self.leader.state.join_master(self.mishaps, self._outputs, vouches=self._vouches)
         self.mishaps.led(now)

@@ -158,6 +158,9 @@ def check_recrawl(recrawl: Recrawl, crawls: bool) -> None:
 
 
 CRAWL: Final = "crawl"
+HTTP: Final = "http"
+SHELL: Final = "shell"
+KINDS: Final = (CRAWL, HTTP, SHELL)  # any other kind is the name of a plugin that executes the job
 ENGINES: Final = ("http", "httpx", "browser")  # any other name is a plugin's
 # What reading a stored spec raises, if it is not one.
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -316,9 +319,53 @@ class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     archive_format: str = "jsonl"  # jsonl | parquet
 
 
+class HttpAuth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Credentials of an HTTP task, for the host of its URL. Secrets as ${NAME}."""
+
+    user: str = ""
+    password: str = ""
+    bearer: str = ""
+
+
+class HttpExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the answer of an HTTP task must be like."""
+
+    status: int | str | tuple[int | str, ...] = "2xx"  # 204, "2xx", or a list of such
+    headers: dict[str, str] = {}  # name → value; * for any characters
+    json: dict[str, Any] = {}  # JMESPath expression → value; true: it must be true
+    latency_ms: float = 0.0  # the answer comes within; 0: no limit
+    fail: bool = True  # false: what is not met is only noted in the item
+
+
+class HttpTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The call that a job of kind http makes: once, or once for each seed."""
+
+    method: str = "GET"
+    url: str = ""  # empty: the seeds
+    headers: dict[str, str] = {}  # secrets as ${NAME}, as in body and auth
+    body: str = ""
+    auth: HttpAuth = HttpAuth()
+    expect: HttpExpect = HttpExpect()
+
+
+class ShellTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The command that a job of kind shell runs: once, or once for each seed."""
+
+    command: str = ""  # the absolute path of a program on the workers
+    args: tuple[str, ...] = ()  # ${seed} is the task's seed; no secrets
+    env: dict[str, str] = {}  # besides PATH, HOME and LANG; secrets as ${NAME}
+    cwd: str = ""  # empty: a folder of its own, removed afterwards
+    timeout: float = 60.0  # seconds until it is ended, with all that it started
+    cpu_time: float = 0.0  # CPU seconds of each process; 0: as the timeout, on every core
+    memory: int = 1_000_000_000  # bytes of address space of each process
+    max_output: int = 10_000_000  # bytes of stdout, and of stderr, that are kept
+
+
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    kind: str = CRAWL  # or the name of a plugin that executes the job
+    kind: str = CRAWL  # or http, shell, or the name of a plugin that executes the job
+    http: HttpTask = HttpTask()
+    shell: ShellTask = ShellTask()
     seeds: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # words that jobs are grouped by
     priority: int = 0  # -100 to 100; higher goes first
@@ -352,7 +399,17 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def attempt_s(self) -> float:
         """How long the main part of an attempt may take: the request of a page, or a task."""
-        return self.timeout or self.fetch.timeout
+        return self.timeout or (self.shell.timeout if self.kind == SHELL else self.fetch.timeout)
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether its seeds may be any texts: tasks that have no URL."""
+        return self.kind not in (CRAWL, HTTP)
+
+    @property
+    def own_seeds(self) -> tuple[str, ...]:
+        """The seeds in the job itself: the URL of an HTTP task is one."""
+        return self.seeds or ((self.http.url,) if self.http.url else ())
 
     @property
     def needs_session(self) -> bool:

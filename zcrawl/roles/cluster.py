@@ -83,9 +83,13 @@ def client_keys(config: Config) -> MeshKeys | None:
 def job_rights(config: Config, *, owner: bool) -> JobRights:
     """Return what jobs may use on a worker's machine; `owner`: the jobs are of its own user."""
     from zcrawl.fetch.keyring import JobRights
+    from zcrawl.submit.shell_rights import ShellRights
 
     hosts = {name: secret.hosts for name, secret in config.secrets.items()}
-    return JobRights(owner, config.worker.tls_files, hosts)
+    commands = {name: secret.commands for name, secret in config.secrets.items()}
+    shell = config.worker.shell
+    rights = ShellRights(shell.any, shell.allow, shell.env, shell.folders)
+    return JobRights(owner, config.worker.tls_files, hosts, rights, commands)
 
 
 async def find_masters(config: Config) -> list[Endpoints]:

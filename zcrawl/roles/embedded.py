@@ -81,6 +81,7 @@ class EmbeddedCluster:
             "stuck_after": stuck_after,
             "rights": rights,
         }
+        self._rights = rights
         self._output_rights = outputs or OutputRights(owner=True)
         self._pause_unfinished = pause_unfinished
         self._takeover_timeout_s = takeover_timeout_s
@@ -171,6 +172,7 @@ class EmbeddedCluster:
                 place.MASTER,
                 allow_private=True,
                 allow_code=True,
+                shell=self._rights.shell,
                 vouches=True,
                 outputs=self._output_rights,
             ),

@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Final
 
-from zcrawl.model.spec import CRAWL, ENGINES, JobSpec
+from zcrawl.model.spec import CRAWL, ENGINES, HTTP, JobSpec
 from zcrawl.submit import extraction
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
@@ -35,7 +35,7 @@ def extras_of(spec: JobSpec) -> Iterator[str]:
 def needs_more(spec: JobSpec) -> bool:
     """Return whether a worker may lack something for this job. Most jobs need only zcrawl."""
     code = spec.spider and spec.code is None  # a package that is installed on the workers
-    plugin = spec.fetch.engine not in ENGINES or spec.kind != CRAWL
+    plugin = spec.fetch.engine not in ENGINES or spec.kind not in (CRAWL, HTTP)
     return bool(code or plugin or spec.middlewares or spec.parsers or any(extras_of(spec)))
 
 

@@ -41,6 +41,7 @@ from zcrawl.runtime.notify import Notify
 from zcrawl.runtime.supervisor import new_incarnation
 from zcrawl.store.ports import Store
 from zcrawl.submit.output_rights import OutputRights
+from zcrawl.submit.shell_rights import of_masters
 from zcrawl.telemetry.logs.files import EventLog
 
 PULSE_S: Final = 0.5
@@ -100,6 +101,7 @@ class MasterNode:
                     self.id,
                     allow_private=self._config.cluster.allow_private or _is_local(endpoints),
                     allow_code=self._config.cluster.allow_code,
+                    shell=of_masters(self._config.cluster.allow_shell),
                     outputs=rights,
                 ),
                 self._mesh,

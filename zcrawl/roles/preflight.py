@@ -30,7 +30,7 @@ from zcrawl.model.reasons.usage import (
     NO_START,
     UNREADABLE,
 )
-from zcrawl.model.spec import CRAWL, ENGINES, JobSpec
+from zcrawl.model.spec import ENGINES, KINDS, JobSpec
 from zcrawl.roles.extras import BROWSERS, PACKAGES, extras_of, has_browser
 from zcrawl.submit import outputs
 from zcrawl.text.spelling import near_names
@@ -80,12 +80,12 @@ def _check_plugins(spec: JobSpec) -> None:
         "middlewares": ("middlewares", spec.middlewares),
         "parsers": ("parsers", spec.parsers),
         "output.to": ("stores", tuple(stores)),
-        "kind": ("executors", () if spec.kind == CRAWL else (spec.kind,)),
+        "kind": ("executors", () if spec.kind in KINDS else (spec.kind,)),
     }
     for key, (group, names) in uses.items():
         for name in names:
             if plugins.find_entry_point(group, name) is None:
-                builtin = [CRAWL] if key == "kind" else []
+                builtin = [*KINDS] if key == "kind" else []
                 _refuse(key, name, [*builtin, *plugins.names(group)], group.removesuffix("s"))
             _check_plugin(key, group, name, spec)
 
@@ -167,7 +167,7 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
         yield path, value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            if path or key in ("fetch", "login"):
+            if path or key in ("fetch", "login", "http", "shell"):
                 yield from _texts(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list | tuple):
         for inner in value:

@@ -35,7 +35,8 @@ from zcrawl.frontier.url import (
     origin_of,
 )
 from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
-from zcrawl.model.spec import CRAWL, JobSpec
+from zcrawl.model.reasons.skip import REDIRECTED
+from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Outcome
 from zcrawl.parse.charset import encoding_of
 from zcrawl.parse.page import is_html, parse_page
@@ -113,10 +114,12 @@ async def probe(
     rules = canonical_rules(spec.scope, CANONICAL_VERSION)
 
     def is_id(seed: str) -> bool:
-        return spec.kind != CRAWL and is_task_id(seed)
+        return spec.takes_ids and is_task_id(seed)
 
     start = url if is_id(url) else canonicalize(url, rules)
-    seeds = [seed if is_id(seed) else canonicalize(seed, rules) for seed in spec.seeds or (url,)]
+    seeds = [
+        seed if is_id(seed) else canonicalize(seed, rules) for seed in spec.own_seeds or (url,)
+    ]
     hosts = sorted({origin_of(seed).partition("://")[2] for seed in seeds if not is_id(seed)})
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=hosts)
     page = Assignment(1, 1, 1, 1, start, 0 if start in seeds else 1, 1, None, block=block)
@@ -216,16 +219,22 @@ async def _fetch(
                     config, revision=config.revision + 1, seed_hosts=hosts
                 )
                 pipeline.adopt(config)
-            next_page = None if result.handover is None else _behind(result.handover[0], next_page)
+            next_page = _behind(result, next_page)
     finally:
         await pipeline.close()
     return results, config, owner.notes
 
 
-def _behind(url: str, page: Assignment) -> Assignment:
-    """Return the request for the target of a redirect to another host."""
+def _behind(result: Result, page: Assignment) -> Assignment | None:
+    """Return the request for the target of a redirect to another host, if there is one."""
+    if result.handover is not None:
+        url, extra = result.handover[0], encode(REDIRECT)
+    elif result.reason == REDIRECTED and result.requests:  # one that is more than a plain GET
+        url, _, _, extra = result.requests[0]
+    else:
+        return None
     n = page.n + 1
-    return msgspec.structs.replace(page, n=n, seq=n, host=n, url=url, extra=encode(REDIRECT))
+    return msgspec.structs.replace(page, n=n, seq=n, host=n, url=url, extra=extra)
 
 
 def _place_of_robots(result: Result) -> str:

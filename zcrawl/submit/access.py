@@ -49,9 +49,7 @@ def check_access(spec: JobSpec) -> None:
         _refuse_url_password(agent, f"fetch.user_agents, entry {number}")
     _refuse_url_password(fetch.user_agent, "fetch.user_agent")
     for header, value in _headers(fetch):
-        if _SECRET_HEADER.search(header) and not _has_only_references(value):
-            raise _written_out(f"fetch.headers, {header}", value)
-        _refuse_url_password(value, f"fetch.headers, {header}")
+        check_secret_header(header, value, "fetch.headers")
     for number, entry in enumerate(fetch.auth, 1):
         if not entry.host or bool(entry.bearer) == bool(entry.user):
             raise JobError(
@@ -61,8 +59,7 @@ def check_access(spec: JobSpec) -> None:
         if "@" in entry.host:
             raise _written_out(f"fetch.auth, entry {number}, host")
         secret = entry.bearer or entry.password
-        if not _ONLY_REFERENCES.fullmatch(secret):
-            raise _written_out(f"fetch.auth for {entry.host}", secret)
+        check_only_references(secret, f"fetch.auth for {entry.host}")
     if fetch.http2 and fetch.engine != "httpx":
         raise JobError(
             f"fetch.http2 needs fetch.engine = 'httpx'; {fetch.engine!r} has HTTP/1.1 only"
@@ -73,6 +70,19 @@ def check_access(spec: JobSpec) -> None:
         raise JobError("fetch.client_key needs fetch.client_cert, the certificate of that key")
     if spec.login.url:
         _check_login(spec.login)
+
+
+def check_secret_header(header: str, value: str, key: str) -> None:
+    """Refuse a header of a request that has a secret written out."""
+    if _SECRET_HEADER.search(header) and not _has_only_references(value):
+        raise _written_out(f"{key}, {header}", value)
+    _refuse_url_password(value, f"{key}, {header}")
+
+
+def check_only_references(secret: str, where: str) -> None:
+    """Refuse a password or token that is anything but references."""
+    if not _ONLY_REFERENCES.fullmatch(secret):
+        raise _written_out(where, secret)
 
 
 def _headers(fetch: Fetch) -> list[tuple[str, str]]:

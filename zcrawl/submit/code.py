@@ -17,7 +17,8 @@ import msgspec
 
 from zcrawl.errors import JobError, RefusedError
 from zcrawl.model.reasons.usage import BAD_HASH, BAD_SPIDER, CODE_NOT_ALLOWED, UNUSED_OPTIONS
-from zcrawl.model.spec import CRAWL, ENGINES, JobSpec, SpiderCode
+from zcrawl.model.spec import CRAWL, ENGINES, KINDS, JobSpec, SpiderCode
+from zcrawl.submit.tasks import needs_seeds
 from zcrawl.text.patterns import lazy_pattern
 from zcrawl.text.spelling import near_names
 
@@ -36,7 +37,7 @@ def is_file(spider: str) -> bool:
 
 def begins_by_itself(spec: JobSpec, seeds: Sequence[object]) -> bool:
     """Return whether a run has work without seeds: a spider's `start`, or its one task."""
-    return bool(spec.spider) or (spec.kind != CRAWL and not seeds)
+    return bool(spec.spider) or (spec.kind != CRAWL and not seeds and not needs_seeds(spec))
 
 
 def code_of(source: bytes, where: str) -> SpiderCode:
@@ -111,19 +112,18 @@ def check_engine(name: str, names: tuple[str, ...]) -> None:
         )
 
 
-def check_kind(spec: JobSpec, later: tuple[str, ...]) -> None:
-    """Check the kind: a crawl, or the name of a plugin that only the workers must have."""
+def check_kind(spec: JobSpec) -> None:
+    """Check the kind: one of zcrawl's own, or the name of a plugin that only the workers must
+    have."""
     kind = spec.kind
     if kind == CRAWL:
         return
-    if kind in later:
-        raise JobError(
-            f"kind {kind!r} is not available in this version; use 'crawl', or the name of a plugin"
-        )
     if near_names(kind.lower(), [CRAWL]):
         raise JobError(f"kind {kind!r} does not exist; did you mean 'crawl'?")
     if not PLUGIN_NAME.fullmatch(kind):
-        raise JobError(f"kind {kind!r} does not exist; use 'crawl', or the name of a plugin")
+        raise JobError(
+            f"kind {kind!r} does not exist; use {', '.join(KINDS)}, or the name of a plugin"
+        )
     unused = {
         "extract": spec.extract,
         "spider": spec.spider,
@@ -145,7 +145,7 @@ def _check_options(spec: JobSpec) -> None:
         target.removeprefix("plugin:") for target in spec.output.to if target.startswith("plugin:")
     )
     named = {*spec.middlewares, *spec.parsers, *stores, spec.fetch.engine, spec.kind}
-    named -= {CRAWL, *ENGINES}
+    named -= {*KINDS, *ENGINES}
     for name in spec.plugins:
         if name in named:
             continue

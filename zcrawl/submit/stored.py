@@ -16,6 +16,7 @@ from zcrawl.model.reasons.reason import with_detail
 from zcrawl.model.reasons.usage import BAD_EXPRESSION, BAD_SPEC
 from zcrawl.model.spec import UNREADABLE, JobSpec
 from zcrawl.submit.code import with_code_right
+from zcrawl.submit.shell_rights import ShellRights, with_shell_right
 from zcrawl.submit.validate import check
 
 MAX_REASON: Final = 250  # characters; the column of a run's reason has 255
@@ -35,10 +36,11 @@ def read_stored(data: bytes) -> JobSpec:
     return spec
 
 
-def check_right(data: bytes, allow_code: bool) -> JobSpec:
+def check_right(data: bytes, allow_code: bool, shell: ShellRights) -> JobSpec:
     """Return the stored spec; JobError or RefusedError if a run of it may not begin."""
     spec = read_stored(data)
     with_code_right(spec, allow_code)
+    with_shell_right(spec, shell)
     return spec
 
 

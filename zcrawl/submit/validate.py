@@ -23,6 +23,7 @@ from zcrawl.model.spec import (
     CRAWL,
     ENGINES,
     FORBIDDEN_HEADERS,
+    KINDS,
     JobSpec,
     check_duplicates,
     check_recrawl,
@@ -35,9 +36,9 @@ from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed, seed_check
 from zcrawl.submit.tags import check_tags
+from zcrawl.submit.tasks import check_command_length, check_tasks
 from zcrawl.text.patterns import lazy_pattern
 
-LATER_KINDS: Final = ("http", "shell")
 # Keys of the job file's full form that no part of this version acts on. Ignoring them in
 # silence would be worse than refusing them.
 LATER_KEYS: Final = ("schedule",)
@@ -107,9 +108,10 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
 def check(spec: JobSpec, *, seeds: bool = True) -> None:
     """Raise JobError for values that have the right type but make no sense. `seeds`: also check
     the seeds; a stored job has already admitted its seeds."""
+    check_command_length(spec)
     _check_size(spec)
     check_name(spec.name)
-    check_kind(spec, LATER_KINDS)
+    check_kind(spec)
     check_tags(spec.tags)
     check_kind_of_seed = seed_check(spec.kind)
     for number, seed in enumerate(spec.seeds if seeds else (), 1):
@@ -119,7 +121,9 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
             raise JobError(f"seeds, entry {number}: {error}", code=error.code) from None
     _check_numbers(spec)
     _check_fetch(spec)
+    _check_headers("http.headers", spec.http.headers)
     check_access(spec)
+    check_tasks(spec)
     check_rendering(spec.browser, spec.fetch.engine, spec.fetch.timeout)
     check_code(spec)
     validate_scope(spec.scope)
@@ -317,7 +321,7 @@ def advice(spec: JobSpec) -> str:
     """Return one line of advice about a valid job; empty for most jobs."""
     inside = [f"middleware {name!r}" for name in spec.middlewares]
     inside += [f"parser {name!r}" for name in spec.parsers]
-    if spec.kind != CRAWL:
+    if spec.kind not in KINDS:
         inside.append(f"executor {spec.kind!r}")
     if not inside:
         return ""

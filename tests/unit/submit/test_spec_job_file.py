@@ -89,9 +89,8 @@ def test_keys_of_later_versions_are_told_as_such(text: str) -> None:
     assert "not available in this version" in refusal('name = "x"\n' + text)
 
 
-def test_kinds_of_later_versions_are_told_as_such() -> None:
-    """`kind = "shell"` is on its way; any other kind is a plugin's, unless it is a slip."""
-    assert "kind 'shell' is not available in this version" in refusal('name = "x"\nkind = "shell"')
+def test_a_kind_that_is_a_slip_is_told() -> None:
+    """Any kind that zcrawl does not know is a plugin's, unless it is a slip."""
     assert "did you mean 'crawl'?" in refusal('name = "x"\nkind = "crawls"')
 
 

@@ -142,7 +142,7 @@ def test_an_executor_that_is_not_installed_is_named() -> None:
     ("table", "words"),
     [
         ({"kind": "crwal"}, "did you mean 'crawl'?"),
-        ({"kind": "shell"}, "not available in this version"),
+        ({"kind": "shell"}, "needs a command"),
         ({"kind": "../x"}, "name of a plugin"),
         ({"kind": "mine", "spider": "a.b:C"}, "spider is for crawls"),
         ({"kind": "mine", "extract": {"fields": {"t": "h1"}}}, "extract is for crawls"),

@@ -16,6 +16,7 @@ from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import check_before
 from zcrawl.cli.specs import is_job_file, prepare, spec_options
 from zcrawl.errors import UsageError, ZcrawlError
+from zcrawl.frontier.extra import is_start
 from zcrawl.model.reasons.skip import START
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def test_command(
     from zcrawl.roles.vouching import Vouching
     from zcrawl.runtime.loop import run_async
     from zcrawl.submit.private import with_right
+    from zcrawl.submit.shell_rights import with_shell_right
 
     def once() -> int:
         submission = prepare(urls, job_file, None, changes, takes_logins=True, names_page=True)
@@ -73,6 +75,7 @@ def test_command(
         vouching = Vouching(lambda name, detail: output.note(detail))
         opened = run_async(vouching.opened_by(submission.typed))
         spec = with_right(submission.spec, opened, True)
+        with_shell_right(spec, settings.job_rights().shell)
         names = [extract_block.name for extract_block in spec.extract]
         if block and block not in names:
             raise UsageError(
@@ -140,7 +143,8 @@ async def _test(settings: Settings, spec: JobSpec, url: str, all_links: bool, bl
 def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
     """Return the report for people, as lines."""
     why = f": {report['reason']}" if report["reason"] else ""
-    lines = [f"{report['url']}", f"outcome    {report['outcome']}{why}"]
+    url = "the start of the job" if is_start(report["url"]) else report["url"]
+    lines = [url, f"outcome    {report['outcome']}{why}"]
     if report["detail"]:
         lines.append(f"           {report['detail']}")
     if "guard" in report:

@@ -48,7 +48,7 @@ from zcrawl.model.reasons.usage import NO_SEEDS
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.model.reasons.waiting import PAUSED_BY_REQUEST
 from zcrawl.model.rows import NewLink
-from zcrawl.model.spec import CRAWL, JobSpec
+from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import JobState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
@@ -84,6 +84,7 @@ from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.outputs import refuse_login
 from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.read import to_json
+from zcrawl.submit.shell_rights import with_shell_right
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import chosen_run, is_visible, live_runs, present_runs, would_change
@@ -196,7 +197,7 @@ class Desk:
         if pending.args.get("ref") is not None:
             reads.the_job(job_list, pending.request)
         for stored in filter(is_visible, job_list.jobs):
-            spec = check_right(stored.spec, self._state.allow_code)
+            spec = check_right(stored.spec, self._state.allow_code, self._state.shell)
         self._submit_now(pending, now, effects, spec)
 
     def _submit_now(
@@ -213,9 +214,10 @@ class Desk:
         opened = opened_by(args) if self._state.vouches else ()
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
+        with_shell_right(spec, self._state.shell)
         rules = canonical_rules((stored or spec).scope, CANONICAL_VERSION)
-        given = args.sequence("seeds") or list(spec.seeds)
-        seeds = seed_lists.read(given, rules, takes_ids=spec.kind != CRAWL)
+        given = args.sequence("seeds") or list(spec.own_seeds)
+        seeds = seed_lists.read(given, rules, takes_ids=spec.takes_ids)
         seed_hosts = seed_lists.netlocs(seeds)
         listed = seed_lists.read(list(spec.sitemaps.urls), rules)
         seeds += tuple(link.as_sitemap() for link in listed)
@@ -261,7 +263,7 @@ class Desk:
         # A run that memory does not have has ended or never was: the store says which.
         seeds: tuple[NewLink, ...] = ()
         if active is not None:
-            seeds = seed_lists.read(urls, active.rules, takes_ids=active.spec.kind != CRAWL)
+            seeds = seed_lists.read(urls, active.rules, takes_ids=active.spec.takes_ids)
         command = AddSeeds(
             epoch=self._state.epoch,
             request=pending.request.id,
@@ -308,7 +310,7 @@ class Desk:
             return
         run = chosen_run(job, run_number)
         if action in ("retry", "resume"):
-            check_right(run.spec, self._state.allow_code)
+            check_right(run.spec, self._state.allow_code, self._state.shell)
         if action == "retry":
             client_action = self._client_action(pending, now)
             retry = self._intents.retry(run.id, pending.args, client_action)

@@ -281,6 +281,47 @@ PLUGIN_STUCK: Final = failure(
     "Restart the worker, and report the plugin that hangs to its author.",
 )
 
+# ---------------------------------------------------------------- tasks of kind http and shell
+
+UNMET: Final = failure(
+    "unmet",
+    "The answer of an HTTP task is not as [http.expect] says. The detail names what is not met.",
+    "Look at the service; `zcrawl test JOB.toml` shows the answer. Or correct [http.expect].",
+    form=ParameterForm.DETAIL,
+)
+SHELL_EXIT: Final = failure(
+    "shell_exit",
+    "The command ended with another exit code than 0, or by a signal.",
+    "The message has the code and the last lines of its stderr. Correct the command and retry.",
+)
+SHELL_TIMEOUT: Final = failure(
+    "shell_timeout",
+    "The command did not end within shell.timeout, and was ended with all processes it started.",
+    "Raise shell.timeout, or make the command faster.",
+)
+SHELL_START: Final = failure(
+    "shell_start",
+    "The command could not be started on the worker.",
+    "The message says why: install the program, or correct shell.command and shell.cwd.",
+)
+SHELL_DIED: Final = failure(
+    "shell_died",
+    "The process that watches the command ended. All that the command had started was ended.",
+    "Look for the OOM killer in the kernel's log. It is tried again.",
+)
+SHELL_LEFT: Final = failure(
+    "shell_left",
+    "The worker left while the command ran. It was ended, and starts anew on another worker.",
+    "Nothing. Commands should be safe to repeat.",
+)
+SHELL_NOT_ALLOWED: Final = failure(
+    "shell_not_allowed",
+    "The configuration does not allow the command for jobs.",
+    "Workers: [worker.shell] any = true, or the command in allow. Masters: cluster.allow_shell.",
+    form=ParameterForm.DETAIL,
+    also=(ReasonKind.REFUSAL, ReasonKind.WAITING),
+)
+
 # ---------------------------------------------------------------- zcrawl itself
 
 QUARANTINED: Final = failure(

@@ -168,6 +168,17 @@ CODE_NOT_ALLOWED: Final = refusal(
     also=(ReasonKind.WAITING,),
 )
 
+COMMAND_TOO_LONG: Final = refusal(
+    "command_too_long",
+    "The command line of a shell job, with its environment, is too long.",
+    "Put long values into a file on the workers, and name the file.",
+)
+SECRET_IN_ARGS: Final = refusal(
+    "secret_in_args",
+    "A shell job has a secret in its command line, which `ps` shows to every user of the machine.",
+    "Put ${NAME} into [shell.env], and let the command read that variable.",
+)
+
 # ---------------------------------------------------------------- spiders and plugins
 
 BAD_SPIDER: Final = refusal(

@@ -61,6 +61,7 @@ class WorkerLoop:
         self._cpu_percent: float | None = None
         self._lag_ms = 0.0
         self.refused = False  # set at the end if the masters refused this worker
+        self._is_leaving = False
 
     async def run(self, pipeline: Pipeline) -> str:
         """Run until the machine says Exit; return its reason."""
@@ -93,6 +94,9 @@ class WorkerLoop:
             self.note(MACHINE_ERROR, traceback.format_exc())
             self.end(f"machine error: {error!r}")
             return
+        if self.machine.draining and not self._is_leaving and self._pipeline is not None:
+            self._is_leaving = True
+            self._pipeline.leave()
         if not self._planned:
             self._planned = True
             self._loop.call_soon(self._plan_wakeup)

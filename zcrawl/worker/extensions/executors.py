@@ -66,6 +66,12 @@ class Executing:
         )
         return attempt.done(page, 0, [item] if item else [])
 
+    def leave(self) -> None:
+        """Let the tasks go on: a plugin cannot be ended, and the worker waits for it."""
+
+    async def close(self) -> None:
+        """A plugin has no end of its own."""
+
     async def _called(self, task: Task) -> Any:
         execute = self._executor.execute
         if inspect.iscoroutinefunction(execute):

@@ -11,7 +11,7 @@ import asyncio
 import functools
 import importlib.util
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -24,8 +24,9 @@ from zcrawl.mesh.messages import Assignment, PageRecord
 from zcrawl.model.reasons.cluster import NO_CODE
 from zcrawl.model.reasons.failure import PARSER_ERROR, PARSER_TIMEOUT, QUARANTINED
 from zcrawl.model.reasons.skip import START
-from zcrawl.model.spec import CRAWL, JobSpec
+from zcrawl.model.spec import CRAWL, HTTP, SHELL
 from zcrawl.parse.extract.item_schema import Check, compile_check
+from zcrawl.runtime.loop import Tell
 from zcrawl.submit.code import is_file
 from zcrawl.text.raised import raised_text
 from zcrawl.worker.extensions.executors import Executing
@@ -39,6 +40,10 @@ from zcrawl.worker.results.pages import clean
 from zcrawl.worker.results.spider_requests import asked_of
 from zcrawl.worker.spider_protocol import Handle, Load, Start, Yielded
 
+if TYPE_CHECKING:
+    from zcrawl.worker.extensions.shell import ShellTasks
+    from zcrawl.worker.pipeline.fetching import BlobWriter
+
 QUARANTINE_AFTER: Final = 3  # attempts whose last one ended the spider's process
 CodeOf = Callable[[str], bytes | None]
 Utc = Callable[[], float]
@@ -46,9 +51,17 @@ Reader = Callable[[Attempt, PageRecord, Response, Sending | None], Awaitable[Att
 
 
 class RunExtras:
-    def __init__(self, spec: JobSpec, code_of: CodeOf, closed: Sequence[str] = ()) -> None:
-        """`closed` are files of the worker that a spider must not read."""
-        self._spec = spec
+    def __init__(
+        self,
+        context: RunContext,
+        code_of: CodeOf,
+        closed: Sequence[str] = (),
+        blobs: BlobWriter | None = None,
+        tell: Tell = lambda name, detail: None,
+    ) -> None:
+        """`closed` are files of the worker that spiders and commands must not read; large output of
+        commands is kept in `blobs`."""
+        spec = self._spec = context.spec
         self._closed = list(closed)
         self._code_of = code_of
         self._process: SpiderProcess | None = None
@@ -61,7 +74,13 @@ class RunExtras:
             (name, plugins.make_parser(name, spec.plugins.get(name, {}))) for name in spec.parsers
         ]
         self._check = compile_check(spec.schema, "schema") if spec.schema else None
-        self._executing = Executing(spec, self._aside) if spec.kind != CRAWL else None
+        self._executing: Executing | ShellTasks | None = None
+        if spec.kind == SHELL:
+            from zcrawl.worker.extensions.shell import ShellTasks
+
+            self._executing = ShellTasks(context, blobs, closed, tell)
+        elif spec.kind not in (CRAWL, HTTP):
+            self._executing = Executing(spec, self._aside)
         if spec.spider and not is_file(spec.spider):
             package = spec.spider.partition(":")[0].partition(".")[0]
             if importlib.util.find_spec(package) is None:
@@ -80,7 +99,14 @@ class RunExtras:
             most_s,
         )
 
+    def leave(self) -> None:
+        """End commands soon, because this worker leaves. Pages and plugins finish by themselves."""
+        if self._executing is not None:
+            self._executing.leave()
+
     async def close(self) -> None:
+        if self._executing is not None:
+            await self._executing.close()
         if self._process is not None:
             await self._process.close()
 

@@ -35,6 +35,7 @@ from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.reasons.skip import ROBOTS, TRAP_SHAPE
 from zcrawl.model.reasons.usage import BAD_SPEC
 from zcrawl.model.rows import NO_HOST
+from zcrawl.model.spec import HTTP
 from zcrawl.model.states import Outcome
 from zcrawl.parse.directives import agent_token, forbids_following, header_directives
 from zcrawl.parse.page import NOTHING_PARSED, is_html, is_json
@@ -62,6 +63,7 @@ from zcrawl.worker.results.pages import bare_page, page_of
 from zcrawl.worker.shared_limits import Keys
 
 if TYPE_CHECKING:
+    from zcrawl.worker.pipeline.calls import HttpCalls
     from zcrawl.worker.pipeline.session import RunClient
 
 LATE_S: Final = 0.01  # a later start after a permit is reported, so that the pace counts from there
@@ -117,7 +119,8 @@ class Pipeline:
         self._special = SpecialPages(clock, utc, self._reader)
         self._runs: dict[int, RunContext] = {}
         self._sessions: dict[int, RunClient] = {}  # of runs that have one
-        self._extras = ExtrasBook(settings.closed, owner.note)
+        self._calls: dict[int, HttpCalls] = {}  # of runs of kind http
+        self._extras = ExtrasBook(settings.closed, owner.note, settings.blobs)
         self._refused: dict[int, tuple[str, str]] = {}  # runs that cannot be worked on: why
         self._keyring = settings.keyring
         self._fetches: dict[int, Fetching] = {}
@@ -138,7 +141,11 @@ class Pipeline:
                 cookies = kept_cookies(config.cookies)
                 session = RunClient(context.spec, engine, context.secrets, self._clock, cookies)
                 self._sessions[config.run] = session
-            self._extras.adopt(config.run, context.spec)
+            if context.spec.kind == HTTP:
+                from zcrawl.worker.pipeline.calls import HttpCalls
+
+                self._calls[config.run] = HttpCalls(context, self._blobs)
+            self._extras.adopt(config.run, context)
         except (JobError, PluginError) as error:  # its requests will fail with that code
             self._refuse_run(config.run, error.code, str(error))
             if error.code == PluginError.MISSING:
@@ -155,7 +162,7 @@ class Pipeline:
         self._extras.adopt_code(code)
 
     def forget(self, run: int) -> None:
-        for by_run in (self._runs, self._sessions, self._refused):
+        for by_run in (self._runs, self._sessions, self._calls, self._refused):
             by_run.pop(run, None)
         self._extras.forget(run)
         self._engines.forget(run)
@@ -178,6 +185,10 @@ class Pipeline:
         fetch = self._fetches.pop(seq, None)
         if fetch is not None and fetch.task is not None:
             fetch.task.cancel()
+
+    def leave(self) -> None:
+        """End soon what may take long, because this worker leaves: commands of jobs."""
+        self._extras.leave()
 
     async def close(self) -> None:
         tasks = [fetch.task for fetch in self._fetches.values() if fetch.task is not None]
@@ -269,6 +280,9 @@ class Pipeline:
         session = self._sessions.get(assignment.run)
         missing_secrets = session.missing_secrets if session else None
         context.require_secrets(assignment, missing_secrets, self._owner.note)
+        calls = self._calls.get(assignment.run)
+        if calls is not None:
+            return await self._call(fetch, calls)
         base = context.headers_for(assignment.url)  # all requests of a fetch stay on one host
         engine = at_address(fetch, session or self._engines.of_run[assignment.run])
         if self._clock() - fetch.permitted_at > LATE_S:  # busy, or loading its engine
@@ -330,6 +344,30 @@ class Pipeline:
                 return attempt.skipped(ROBOTS, status=status, detail=f"redirected to {url}")
             await self._next_hop(fetch)
             limits = rest_of(whole, fetch.used_s(self._clock()))
+
+    async def _call(self, fetch: Fetching, calls: HttpCalls) -> Attempt:
+        """Make the call of an HTTP task, at the host's pace; robots.txt is not for it."""
+        from zcrawl.worker.pipeline.calls import Pauses
+
+        assignment = fetch.attempt.assignment
+        run, own_engine = assignment.run, self._engines.of_run[assignment.run]
+        engine = at_address(fetch, self._sessions.get(run) or own_engine)
+        if self._clock() - fetch.permitted_at > LATE_S:
+            self._owner.started_late(assignment.seq)
+        fetch.began, fetch.waited_s = self._clock(), 0.0
+
+        async def before_start() -> None:
+            if self._starts is not None:
+                await self._wait_for(fetch, self._starts.acquire())
+
+        async def after_answer(response: Response) -> None:
+            if self._bytes is not None:
+                size = min(float(len(response.content)), self._bytes.max_rate)
+                await self._wait_for(fetch, self._bytes.acquire(size))
+
+        next_hop = functools.partial(self._next_hop, fetch)
+        pauses = Pauses(next_hop, before_start, after_answer)
+        return await calls.do(fetch, engine, pauses, self._clock, self._utc)
 
     async def _page(
         self, fetch: Fetching, context: RunContext, url: str, response: Response

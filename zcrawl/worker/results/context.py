@@ -81,6 +81,7 @@ class RunContext:
         self.sitemaps_left = MOST_SITEMAPS  # that others of them may still name
         keyring = keyring or Keyring()
         self.secrets = keyring.for_run(spec)
+        self.shell_rights = keyring.shell
         base = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
         self._headers = HeaderSecrets({**base, **spec.fetch.headers}, self.secrets)
         self.headers_for = self._headers.for_url  # what is sent to a URL
