@@ -40,6 +40,7 @@ from zcrawl.master.membership import Membership
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
+from zcrawl.master.rehoming import Rehoming
 from zcrawl.master.run_limits import RunLimits
 from zcrawl.master.snapshot import published, snapshot
 from zcrawl.master.takeover import GREETING_S, LEASE_S, REQUEST, EpochHints, Refusals, inherit
@@ -90,6 +91,8 @@ from zcrawl.store.commands import (
     JobChanged,
     KnownAdmitted,
     Loaded,
+    Rehome,
+    Rehomed,
     Reload,
     RetryDead,
     RunChanged,
@@ -173,6 +176,7 @@ class Leader:
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
         self.recall = Recall(self.state)
+        self.rehoming = Rehoming(self.state)
         self.refusals = Refusals(self.state)
         self.run_limits = RunLimits(self.state)
         self.pruning = Pruning(self.state, now)
@@ -346,6 +350,9 @@ class Leader:
                 self.pruning.done(command, outcome, now)
             case SaveHistory(), _:
                 self.history.saved()
+            case Rehome(), Rehomed():
+                if self.rehoming.rehomed(outcome, now, effects):
+                    self.commits.reload(now, effects)
             case ChangeRun(request=request), RunChanged() if request == REQUEST:
                 if outcome.row is not None:
                     state.put_run(outcome.row, now, effects)
@@ -436,6 +443,7 @@ class Leader:
         self._beat(now, effects)
         self.commits.tick(now, effects)
         self.desk.tick(now, effects)
+        self.rehoming.tick(now, effects)
         self._dispatch(now, effects)
         self._refill(now, effects)
         self._sweep(effects)
@@ -494,7 +502,7 @@ class Leader:
         effects.append(Publish(Beat(self.state.me, roster.heartbeat_s, received)))
 
     def _may_dispatch(self, now: float) -> bool:
-        return not self.commits.reloading and now <= self._lease_until
+        return not self.commits.reloading and not self.rehoming.busy and now <= self._lease_until
 
     def _dispatch(self, now: float, effects: MasterEffects) -> None:
         state = self.state

@@ -28,8 +28,9 @@ from zcrawl.master.events import MasterEffects, Measured, Note, SendToWorker
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.rows import HostRow, QueuedRow, RunRow
+from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunRow
 from zcrawl.result.receive import Receiver
+from zcrawl.standalone.shares import Shares
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
@@ -102,6 +103,7 @@ class LeaderState:
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
         self.shell = NO_COMMANDS  # commands that jobs may run
         self.outputs = OutputRights()  # where jobs may have their items written
+        self.shares: Shares | None = None  # of a standalone node; None: all is this leader's
         self.watch = Watch(me)
         self.mishaps = Mishaps()  # shared by all epochs of this master
         self.measured = Measured(0, 0.0)
@@ -118,11 +120,23 @@ class LeaderState:
         self.allow_private = self.runs.open_private = private
         self.allow_code = self.runs.open_code = code
 
-    def join_master(self, mishaps: Mishaps, outputs: OutputRights, *, vouches: bool) -> None:
+    def join_master(
+        self,
+        mishaps: Mishaps,
+        outputs: OutputRights,
+        *,
+        vouches: bool,
+        shares: Shares | None = None,
+    ) -> None:
         """Take over what the master keeps through all its epochs."""
+        self.shares = shares
         self.mishaps = mishaps
         self.outputs = outputs
         self.vouches = vouches
+
+    def own(self, links: tuple[NewLink, ...]) -> tuple[NewLink, ...]:
+        """Return links with the reason to skip those that another standalone node owns."""
+        return links if self.shares is None else self.shares.mark(links)
 
     # ------------------------------------------------------------ for those who watch
 

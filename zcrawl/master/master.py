@@ -46,6 +46,7 @@ from zcrawl.master.leader import Leader
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import MESSAGE_IGNORED, TAKEOVER_FAILED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
+from zcrawl.standalone.shares import Shares
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
@@ -73,8 +74,11 @@ class Master:
         shell: ShellRights = NO_COMMANDS,
         vouches: bool = False,
         outputs: OutputRights | None = None,
+        shares: Shares | None = None,
     ) -> None:
-        """Without `outputs`, jobs may write to the outputs folder only."""
+        """Without `outputs`, jobs may write to the outputs folder only. `shares`: of a standalone
+        node."""
+        self._shares = shares
         self.me = me
         self._vouches = vouches  # typed URLs open their own hosts (submit.private)
         self._outputs = outputs or OutputRights()
@@ -215,7 +219,9 @@ class Master:
             allow_code=self._allow_code,
             shell=self._shell,
         )
-        self.leader.state.join_master(self.mishaps, self._outputs, vouches=self._vouches)
+        self.leader.state.join_master(
+            self.mishaps, self._outputs, vouches=self._vouches, shares=self._shares
+        )
         self.mishaps.led(now)
         text = f"{self.me} leads in epoch {self.epoch}"
         effects: MasterEffects = [LeadershipBegan(), Note("leader", text)]

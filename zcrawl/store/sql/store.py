@@ -38,6 +38,7 @@ from zcrawl.store.commands import (
     GrantHosts,
     LeaderCommand,
     NoteOutput,
+    Rehome,
     Reload,
     RetryDead,
     SaveHistory,
@@ -76,6 +77,7 @@ from zcrawl.store.sql import (
     intents,
     load,
     read,
+    rehoming,
     runs,
     submit,
 )
@@ -369,6 +371,8 @@ class PeeweeStore:
                 return idempotency.forget(session, command)
             case SaveHistory():
                 return history.save_history(session, command)
+            case Rehome():
+                return rehoming.rehome(session, command)
             case _:
                 assert_never(command)
 

@@ -34,6 +34,7 @@ from zcrawl.store.commands import (
     Forget,
     GrantHosts,
     NoteOutput,
+    Rehome,
     Reload,
     RetryDead,
     SaveHistory,
@@ -84,7 +85,7 @@ from zcrawl.store.queries import (
 )
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rules import WORKER, check_epoch, skip_reason
-from zcrawl.testing.store import commands, failure_groups, history, intents, known, runs
+from zcrawl.testing.store import commands, failure_groups, history, intents, known, rehoming, runs
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store.tables import FakeItem, FakeJob, FakeRequest, Tables
 
@@ -280,6 +281,8 @@ class FakeStore:
                 return once.forget(tables, command)
             case SaveHistory():
                 return history.save_history(tables, command)
+            case Rehome():
+                return rehoming.rehome(tables, command)
             case Sweep():
                 return runs.sweep(tables, command)
             case RetryDead():
