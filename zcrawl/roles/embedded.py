@@ -35,6 +35,7 @@ from zcrawl.runtime.files import make_private_folder, tighten
 from zcrawl.runtime.nursery import Nursery
 from zcrawl.runtime.supervisor import Supervisor, new_incarnation
 from zcrawl.runtime.watchdog import STUCK_CPU_S
+from zcrawl.standalone.shares import Shares
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.telemetry.logs.files import EventLog, rotate
 
@@ -69,7 +70,11 @@ class EmbeddedCluster:
         pause_unfinished: bool = False,
         takeover_timeout_s: float = 10.0,
         nursery: Nursery | None = None,
+        shares: Shares | None = None,
+        begin_workers: bool = True,
     ) -> None:
+        """`shares`: what a standalone node owns. Without `begin_workers`, the workers start with
+        the first `ensure_workers`."""
         self._data = data
         self._blobs = blobs or str(data / place.BLOBS)
         self._ids = [f"w{n}" for n in range(1, workers + 1)]
@@ -86,6 +91,9 @@ class EmbeddedCluster:
         self._pause_unfinished = pause_unfinished
         self._takeover_timeout_s = takeover_timeout_s
         self._nursery = nursery
+        self._shares = shares
+        self._begin_workers = begin_workers
+        self._spare: Supervisor | None = None  # not started yet
         self._stack = contextlib.AsyncExitStack()
         self._master: MasterLoop | None = None
         self._outputs: OutputLoop | None = None
@@ -138,13 +146,25 @@ class EmbeddedCluster:
             log=log,
             nursery=self._nursery,
         )
-        self._supervisor = await stack.enter_async_context(supervisor)
+        self._spare = supervisor
+        if self._begin_workers:
+            await self.ensure_workers()
         await self._lead(leadership, endpoints, log)
         gc.freeze()  # what is loaded stays: later collections need not look at it
         gc.set_threshold(*GC_THRESHOLDS)
         place.write_mesh_file(data, endpoints)
         # The workers end first, so that the master still receives their reports.
-        stack.push_async_callback(supervisor.stop)
+        stack.push_async_callback(self._stop_workers)
+
+    async def ensure_workers(self) -> None:
+        """Start the worker processes, unless they were started."""
+        if self._spare is not None:
+            supervisor, self._spare = self._spare, None
+            self._supervisor = await self._stack.enter_async_context(supervisor)
+
+    async def _stop_workers(self) -> None:
+        if self._supervisor is not None:
+            await self._supervisor.stop()
 
     async def _lead(self, leadership: Leadership, endpoints: Endpoints, log: EventLog) -> None:
         # Imported only now, so that the workers can already start on another core.
@@ -175,6 +195,7 @@ class EmbeddedCluster:
                 shell=self._rights.shell,
                 vouches=True,
                 outputs=self._output_rights,
+                shares=self._shares,
             ),
             mesh,
             store,
@@ -256,7 +277,8 @@ class EmbeddedCluster:
 
     async def drain(self, timeout_s: float) -> None:
         """Let the workers finish their requests; each ends when all its results are committed."""
-        assert self._supervisor is not None
+        if self._supervisor is None:
+            return
         self._supervisor.ask_to_leave()
         await self._supervisor.wait_gone(timeout_s)
 
