@@ -16,13 +16,18 @@ import msgspec
 
 from zcrawl.config import Config
 from zcrawl.errors import ConfigError, RefusedError
+from zcrawl.mesh.sockets.beats import ZmqBeats
 from zcrawl.model.reasons.cluster import NAME_EXISTS
 from zcrawl.ownership import Assigner
+from zcrawl.roles import cluster as cluster_keys
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.node_list_source import NodeListSource, node_id, read_at_start
 from zcrawl.runtime import clock
 from zcrawl.runtime.notify import Notify
+from zcrawl.runtime.supervisor import new_incarnation
 from zcrawl.standalone.membership import (
+    BEAT_S,
+    BeatHeard,
     ListFailed,
     ListRead,
     Membership,
@@ -54,16 +59,35 @@ class StandaloneNode:
         self.id, nodes, self._source = read_at_start(config, self._environ)
         self._log = log
         self._notify = notify
+        self._config = config
+        self._beats: ZmqBeats | None = None
+        self._beat_at = 0.0
         self._membership = Membership(self.id, nodes, clock.now())
         by_url = config.standalone.resources == "urls"
         self.shares = Shares(Assigner(self.id, nodes.ids), by_url=by_url)
+        self.shares.view = self._membership.view()
 
     async def run(
         self, cluster: EmbeddedCluster, jobs: Sequence[StandaloneJob], stop: asyncio.Event
     ) -> None:
         """Work until `stop` is set; then finish the requests in flight."""
-        async with cluster:
-            nodes = self._membership.nodes
+        nodes = self._membership.nodes
+        async with contextlib.AsyncExitStack() as stack:
+            if nodes.has_addresses and self.id in nodes.addresses:
+                keys = cluster_keys.master_keys(self._config)
+                self._beats = stack.enter_context(
+                    ZmqBeats(
+                        self.id,
+                        new_incarnation(),
+                        nodes.addresses[self.id],
+                        self._log,
+                        keys=keys,
+                        insecure=self._config.mesh.insecure,
+                    )
+                )
+                self._beats.listen(lambda node, text: self._handle(BeatHeard(node, text)))
+                self._beats.follow(nodes.addresses)
+            await stack.enter_async_context(cluster)
             self._tell(
                 "standalone",
                 f"{self.id} of {len(nodes.ids)} nodes, fingerprint {nodes.fingerprint}",
@@ -104,6 +128,10 @@ class StandaloneNode:
         except ConfigError as error:
             event = ListFailed(str(error))
         self._handle(event)
+        now = clock.now()
+        if self._beats is not None and now >= self._beat_at:
+            self._beat_at = now + BEAT_S
+            self._beats.publish(self._membership.nodes.fingerprint)
 
     def reload(self, config: Config) -> None:
         """Read the list again, after SIGHUP. Another id needs a restart."""
@@ -125,10 +153,13 @@ class StandaloneNode:
             match effect:
                 case UseNodes(nodes, alive):
                     self.shares.change(nodes.ids, alive)
+                    if self._beats is not None:
+                        self._beats.follow(nodes.addresses)
                 case Warn(name, text):
                     self._tell(name, text)
                 case _:
                     assert_never(effect)
+        self.shares.view = self._membership.view()
 
     def _tell(self, name: str, text: str) -> None:
         self._log(name, text)

@@ -15,7 +15,7 @@ A node that is new in the list has SILENT_S to be heard. This node itself always
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -124,6 +124,15 @@ class Membership:
             )
             for id in self.nodes.ids
         ]
+
+    def view(self) -> dict[str, Any]:
+        """Return the list for displays: fingerprint, and each node."""
+        return {
+            "node": self.me,
+            "fingerprint": self.nodes.fingerprint,
+            "watched": self.nodes.has_addresses,
+            "nodes": [msgspec.structs.asdict(view) for view in self.views()],
+        }
 
     def _list_read(self, nodes: NodeList, now: float) -> list[MembershipEffect]:
         self._complaint = ""

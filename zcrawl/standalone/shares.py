@@ -13,6 +13,7 @@ without seeds, belong to every node.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -31,6 +32,7 @@ class Shares:
         self.assigner = assigner
         self.by_url = by_url
         self.revision = 0
+        self.view: dict[str, Any] = {}  # the node's list, for displays (`Membership.view`)
 
     def change(self, nodes: Iterable[str], alive: Iterable[str] | None = None) -> None:
         """Set another list of nodes, or of those that live. Raise ConfigError for a bad one."""
