@@ -1,6 +1,6 @@
 """A node without a master: an embedded cluster that keeps to its share of the resources.
 
-Wiring only. The list of nodes comes from `node_list_source`, `standalone.membership` decides who
+Wiring only. The list of nodes comes from `node_list_source`, `standalone.node_watch` decides who
 lives, `standalone.shares` tells the leader what is this node's. Its worker processes start when
 there is work for the first time, so that an idle node is small.
 """
@@ -17,6 +17,7 @@ import msgspec
 from zcrawl.config import Config
 from zcrawl.errors import ConfigError, RefusedError
 from zcrawl.mesh.sockets.beats import ZmqBeats
+from zcrawl.model.log_event import Note
 from zcrawl.model.reasons.cluster import NAME_EXISTS
 from zcrawl.ownership import Assigner
 from zcrawl.roles import cluster as cluster_keys
@@ -25,16 +26,15 @@ from zcrawl.roles.node_list_source import NodeListSource, node_id, read_at_start
 from zcrawl.runtime import clock
 from zcrawl.runtime.notify import Notify
 from zcrawl.runtime.supervisor import new_incarnation
-from zcrawl.standalone.membership import (
+from zcrawl.standalone.node_watch import (
     BEAT_S,
     BeatHeard,
     ListFailed,
     ListRead,
-    Membership,
-    MembershipEvent,
-    Ticked,
+    NodeEvent,
+    NodeWatch,
+    TimePassed,
     UseNodes,
-    Warn,
 )
 from zcrawl.standalone.shares import Shares
 from zcrawl.telemetry.logs.files import EventLog
@@ -48,6 +48,7 @@ class StandaloneJob(msgspec.Struct, frozen=True):
 
     name: str
     submission: dict[str, Any]
+    rate: float = 0.0  # of the file; 0: unlimited
 
 
 class StandaloneNode:
@@ -62,16 +63,17 @@ class StandaloneNode:
         self._config = config
         self._beats: ZmqBeats | None = None
         self._beat_at = 0.0
-        self._membership = Membership(self.id, nodes, clock.now())
+        self._divided_by = 0  # nodes that share the rates
+        self._watch = NodeWatch(self.id, nodes, clock.now())
         by_url = config.standalone.resources == "urls"
         self.shares = Shares(Assigner(self.id, nodes.ids), by_url=by_url)
-        self.shares.view = self._membership.view()
+        self.shares.view = self._watch.view()
 
     async def run(
         self, cluster: EmbeddedCluster, jobs: Sequence[StandaloneJob], stop: asyncio.Event
     ) -> None:
         """Work until `stop` is set; then finish the requests in flight."""
-        nodes = self._membership.nodes
+        nodes = self._watch.nodes
         async with contextlib.AsyncExitStack() as stack:
             if nodes.has_addresses and self.id in nodes.addresses:
                 keys = cluster_keys.master_keys(self._config)
@@ -94,9 +96,11 @@ class StandaloneNode:
             )
             for job in jobs:
                 await self._submit(cluster, job)
+            await self._divide_rates(cluster, jobs)
             self._notify.ready(self.id)
             while not stop.is_set():
                 self._poll()
+                await self._divide_rates(cluster, jobs)
                 self._notify.alive()
                 if any(not run.ended and run.state != "paused" for run in cluster.snapshot().runs):
                     await cluster.ensure_workers()
@@ -118,9 +122,23 @@ class StandaloneNode:
             return
         self._log("job_submitted", f"{job.name}: run {reply['run']}")
 
+    async def _divide_rates(self, cluster: EmbeddedCluster, jobs: Sequence[StandaloneJob]) -> None:
+        """With URLs as resources, several nodes fetch from one host: each has a part of its rate.
+
+        By the listed nodes, not by those that live: a node that cannot be heard may be fetching.
+        """
+        count = len(self._watch.nodes.ids)
+        if not self.shares.by_url or count == self._divided_by:
+            return
+        self._divided_by = count
+        for job in jobs:
+            if job.rate:
+                with contextlib.suppress(RefusedError):  # its run has ended
+                    await cluster.ask("tune", {"ref": job.name, "rate": job.rate / count})
+
     def _poll(self) -> None:
         """Look at the list, and at the time."""
-        event: MembershipEvent = Ticked()
+        event: NodeEvent = TimePassed()
         try:
             nodes = self._source.poll()
             if nodes is not None:
@@ -131,7 +149,7 @@ class StandaloneNode:
         now = clock.now()
         if self._beats is not None and now >= self._beat_at:
             self._beat_at = now + BEAT_S
-            self._beats.publish(self._membership.nodes.fingerprint)
+            self._beats.publish(self._watch.nodes.fingerprint)
 
     def reload(self, config: Config) -> None:
         """Read the list again, after SIGHUP. Another id needs a restart."""
@@ -140,26 +158,26 @@ class StandaloneNode:
             if node_id(config, self._environ) not in ("", self.id):
                 raise ConfigError(f"this node is {self.id}; another id needs a restart")
             self._source = NodeListSource(config, self._environ)
-            event: MembershipEvent = (
-                ListRead(self._source.read()) if self._source.is_set else Ticked()
+            event: NodeEvent = (
+                ListRead(self._source.read()) if self._source.is_set else TimePassed()
             )
         except ConfigError as error:
             event = ListFailed(str(error))
         self._handle(event)
         self._notify.ready(self.id)
 
-    def _handle(self, event: MembershipEvent) -> None:
-        for effect in self._membership.handle(event, clock.now()):
+    def _handle(self, event: NodeEvent) -> None:
+        for effect in self._watch.handle(event, clock.now()):
             match effect:
                 case UseNodes(nodes, alive):
                     self.shares.change(nodes.ids, alive)
                     if self._beats is not None:
                         self._beats.follow(nodes.addresses)
-                case Warn(name, text):
+                case Note(name, text):
                     self._tell(name, text)
                 case _:
                     assert_never(effect)
-        self.shares.view = self._membership.view()
+        self.shares.view = self._watch.view()
 
     def _tell(self, name: str, text: str) -> None:
         self._log(name, text)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from zcrawl.errors import BadUrl
-from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.url import canonicalize
 from zcrawl.model.reasons.skip import owned_by
 from zcrawl.model.rows import NewLink
@@ -32,7 +32,7 @@ class Shares:
         self.assigner = assigner
         self.by_url = by_url
         self.revision = 0
-        self.view: dict[str, Any] = {}  # the node's list, for displays (`Membership.view`)
+        self.view: dict[str, Any] = {}  # the node's list, for displays (`NodeWatch.view`)
 
     def change(self, nodes: Iterable[str], alive: Iterable[str] | None = None) -> None:
         """Set another list of nodes, or of those that live. Raise ConfigError for a bad one."""
@@ -46,7 +46,7 @@ class Shares:
 
     def owner(self, url: str) -> str:
         """Return the owner of a row's URL, or of a task's id; empty: every node does it."""
-        if not url or url == START_URL:
+        if not url or is_start(url):
             return ""
         return self.assigner.owner(self.resource(url))
 

@@ -142,7 +142,9 @@ def _standalone(
     for file in jobs:
         submission = prepare((), file, None, {}, lists_vouch=True)
         check_before(submission, None)
-        prepared.append(StandaloneJob(submission.spec.name, submission.args("new", None)))
+        spec = submission.spec
+        arguments = submission.args("new", None)
+        prepared.append(StandaloneJob(spec.name, arguments, spec.politeness.rate))
     warning = make_folder(settings.data)
     if warning:
         log("data_folder_open", warning)

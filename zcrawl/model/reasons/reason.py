@@ -21,7 +21,6 @@ class ParameterForm(enum.Enum):
     NONE = ""
     STATUS = "_STATUS"  # http_404
     OF = " of URL"  # duplicate of https://example.com/
-    BY = " by NODE"  # owned by node-3
     NAME = " NAME"  # lacks parser 'x'
     DETAIL = ": DETAIL"  # schema: price
 
@@ -67,8 +66,6 @@ class Reason(NamedTuple):
                 return len(rest) == 4 and rest[0] == "_" and rest[1:].isdecimal()
             case ParameterForm.OF:
                 return rest.startswith(" of ")
-            case ParameterForm.BY:
-                return rest.startswith(" by ")
             case ParameterForm.NAME:
                 return rest.startswith(" ")
             case ParameterForm.DETAIL:

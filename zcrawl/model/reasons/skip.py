@@ -139,11 +139,11 @@ UNCHANGED: Final = skip(
     "Nothing: the earlier run has its items.",
 )
 
-OWNED: Final = skip(
-    "owned",
+OWNED_BY: Final = skip(
+    "owned by",
     "Another standalone node owns the host, the URL or the task, and does it in its own store.",
     "Nothing: look for it at that node. `zcrawl owner RESOURCE` names the owner.",
-    form=ParameterForm.BY,
+    form=ParameterForm.NAME,
     stays_due=True,
 )
 
@@ -314,12 +314,12 @@ def duplicate_of(url: str) -> str:
 
 def owned_by(node: str) -> str:
     """Return the reason of a request that another node owns."""
-    return f"{OWNED} by {node}"
+    return f"{OWNED_BY} {node}"
 
 
 def is_owned_by_another(text: str) -> bool:
     """Return whether a stored reason is `owned by …`."""
-    return text.startswith(f"{OWNED} by ")
+    return text.startswith(f"{OWNED_BY} ")
 
 
 def is_duplicate(text: str) -> bool:

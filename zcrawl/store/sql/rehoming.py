@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from zcrawl.model.reasons.skip import OWNED
+from zcrawl.model.reasons.skip import OWNED_BY
 from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import Rehome, Rehomed
 from zcrawl.store.rules import may_rehome
@@ -34,7 +34,7 @@ def rehome(session: Session, command: Rehome) -> Rehomed:
     rows = session.all(
         "SELECT seq, url, state, reason FROM requests WHERE run = ? AND seq > ? AND "
         "(state = 0 OR (state = ? AND reason LIKE ?)) ORDER BY seq LIMIT ?",
-        (run.id, after, RequestState.SKIPPED, f"{OWNED} by %", command.limit),
+        (run.id, after, RequestState.SKIPPED, f"{OWNED_BY} %", command.limit),
     )
     shares = command.division.shares()
     full = run.max_pages is not None and run.done >= run.max_pages

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from zcrawl.standalone.membership import (
+from zcrawl.model.log_event import Note
+from zcrawl.standalone.node_list import NodeList
+from zcrawl.standalone.node_watch import (
     SILENT_S,
     BeatHeard,
     ListFailed,
     ListRead,
-    Membership,
-    MembershipEvent,
-    Ticked,
+    NodeEvent,
+    NodeWatch,
+    TimePassed,
     UseNodes,
-    Warn,
 )
-from zcrawl.standalone.node_list import NodeList
 
 THREE = NodeList(("a", "b", "c"), {name: f"tcp://{name}:1" for name in "abc"})
 TWO = NodeList(("b", "c"), {name: f"tcp://{name}:1" for name in "bc"})
@@ -24,17 +24,17 @@ TWO = NodeList(("b", "c"), {name: f"tcp://{name}:1" for name in "bc"})
 class Node:
     def __init__(self, nodes: NodeList = THREE) -> None:
         self.now = 0.0
-        self.machine = Membership("a", nodes, 0.0)
+        self.machine = NodeWatch("a", nodes, 0.0)
         self.alive: list[str] = []
         self.warnings: list[str] = []
 
-    def do(self, event: MembershipEvent) -> Node:
+    def do(self, event: NodeEvent) -> Node:
         self.alive, self.warnings = [], []
         for effect in self.machine.handle(event, self.now):
             match effect:
                 case UseNodes(_, alive):
                     self.alive = sorted(alive)
-                case Warn(name, _):
+                case Note(name, _):
                     self.warnings.append(name)
         self.machine.check()
         return self
@@ -51,10 +51,10 @@ def test_a_silent_node_loses_its_share_and_gets_it_back() -> None:
     node.now = 5.0
     node.beat("b")
     node.now = SILENT_S - 0.1
-    assert node.do(Ticked()).warnings == []
+    assert node.do(TimePassed()).warnings == []
     node.now = SILENT_S
-    assert (node.do(Ticked()).warnings, node.alive) == (["node_silent"], ["a", "b"])
-    assert node.do(Ticked()).warnings == [], "once"
+    assert (node.do(TimePassed()).warnings, node.alive) == (["node_silent"], ["a", "b"])
+    assert node.do(TimePassed()).warnings == [], "once"
     assert (node.beat("c").warnings, node.alive) == (["node_back"], ["a", "b", "c"])
 
 
@@ -62,7 +62,7 @@ def test_without_addresses_all_listed_nodes_live() -> None:
     """Nobody could be heard, so nobody is silent."""
     node = Node(NodeList(("a", "b")))
     node.now = 1e6
-    assert node.do(Ticked()).warnings == []
+    assert node.do(TimePassed()).warnings == []
 
 
 def test_lists_that_differ_are_warned_of_once() -> None:
@@ -88,7 +88,7 @@ def test_a_list_that_cannot_be_read_changes_nothing() -> None:
 def test_a_list_without_this_node_is_used_with_a_warning() -> None:
     """The others' shares are as everywhere; this node has none."""
     node = Node()
-    assert node.do(ListRead(TWO)).warnings == ["node_list_changed", "node_not_listed"]
+    assert node.do(ListRead(TWO)).warnings == ["node_list_changed", "node_out_of_list"]
     assert node.alive == ["b", "c"]
 
 
@@ -107,4 +107,4 @@ def test_a_new_node_has_time_to_be_heard() -> None:
     node.do(ListRead(THREE))
     node.now += SILENT_S - 1
     node.beat("c")
-    assert node.do(Ticked()).warnings == []
+    assert node.do(TimePassed()).warnings == []

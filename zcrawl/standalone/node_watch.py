@@ -7,7 +7,7 @@
 | `ListRead`: another list | `UseNodes`; a warning if this node is not in it |
 | `ListFailed`: unreadable, empty, not valid | a warning, once for each text; the old list stays |
 | `BeatHeard`: a beat of a listed node | `UseNodes` if it was silent; a warning if lists differ |
-| `Ticked` | `UseNodes` without a node that has been silent for SILENT_S |
+| `TimePassed` | `UseNodes` without a node that has been silent for SILENT_S |
 
 Liveness needs addresses (`NodeList.has_addresses`); without them all listed nodes count as living.
 A node that is new in the list has SILENT_S to be heard. This node itself always lives.
@@ -19,6 +19,13 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
+from zcrawl.model.log_event import (
+    NODE_LIST_KEPT,
+    NODE_LISTS_DIFFER,
+    NODE_OUT_OF_LIST,
+    NODE_SILENT,
+    Note,
+)
 from zcrawl.standalone.node_list import NodeList
 
 BEAT_S: Final = 1.0
@@ -38,11 +45,11 @@ class BeatHeard(msgspec.Struct, frozen=True):
     fingerprint: str  # of its list
 
 
-class Ticked(msgspec.Struct, frozen=True):
+class TimePassed(msgspec.Struct, frozen=True):
     pass
 
 
-MembershipEvent: TypeAlias = ListRead | ListFailed | BeatHeard | Ticked
+NodeEvent: TypeAlias = ListRead | ListFailed | BeatHeard | TimePassed
 
 
 class UseNodes(msgspec.Struct, frozen=True):
@@ -52,21 +59,10 @@ class UseNodes(msgspec.Struct, frozen=True):
     alive: frozenset[str]
 
 
-class Warn(msgspec.Struct, frozen=True):
-    """Log this."""
-
-    name: str
-    text: str
-
-
-MembershipEffect: TypeAlias = UseNodes | Warn
+NodeEffect: TypeAlias = UseNodes | Note
 
 LIST_CHANGED: Final = "node_list_changed"
-LIST_KEPT: Final = "node_list_kept"
-NOT_LISTED: Final = "node_not_listed"
-NODE_SILENT: Final = "node_silent"
 NODE_BACK: Final = "node_back"
-LISTS_DIFFER: Final = "node_lists_differ"
 LISTS_AGREE: Final = "node_lists_agree"
 
 
@@ -80,7 +76,7 @@ class NodeView(msgspec.Struct, frozen=True):
     differs: bool
 
 
-class Membership:
+class NodeWatch:
     def __init__(self, me: str, nodes: NodeList, now: float) -> None:
         self.me = me
         self.nodes = nodes
@@ -94,7 +90,7 @@ class Membership:
         """Return the listed nodes that own resources now."""
         return frozenset(self.nodes.ids) - self._silent
 
-    def handle(self, event: MembershipEvent, now: float) -> list[MembershipEffect]:
+    def handle(self, event: NodeEvent, now: float) -> list[NodeEffect]:
         match event:
             case ListRead(nodes):
                 return self._list_read(nodes, now)
@@ -102,10 +98,10 @@ class Membership:
                 if text == self._complaint:
                     return []
                 self._complaint = text
-                return [Warn(LIST_KEPT, f"{text}; the list {self.nodes.fingerprint} stays")]
+                return [Note(NODE_LIST_KEPT, f"{text}; the list {self.nodes.fingerprint} stays")]
             case BeatHeard():
                 return self._beat_heard(event, now)
-            case Ticked():
+            case TimePassed():
                 return self._look_for_silent(now)
             case _:
                 assert_never(event)
@@ -134,7 +130,7 @@ class Membership:
             "nodes": [msgspec.structs.asdict(view) for view in self.views()],
         }
 
-    def _list_read(self, nodes: NodeList, now: float) -> list[MembershipEffect]:
+    def _list_read(self, nodes: NodeList, now: float) -> list[NodeEffect]:
         self._complaint = ""
         if nodes == self.nodes:
             return []
@@ -145,24 +141,26 @@ class Membership:
             id: text for id, text in self._fingerprints.items() if id in self._heard
         }
         text = f"{len(nodes.ids)} nodes, fingerprint {nodes.fingerprint}"
-        effects: list[MembershipEffect] = [
-            Warn(LIST_CHANGED, text),
+        effects: list[NodeEffect] = [
+            Note(LIST_CHANGED, text),
             UseNodes(nodes, self.alive),
         ]
         if self.me not in nodes.ids:
             why = "it finishes what it has started, and owns nothing until it is listed again"
-            effects.append(Warn(NOT_LISTED, f"the list does not have this node, {self.me}: {why}"))
+            effects.append(
+                Note(NODE_OUT_OF_LIST, f"the list does not have this node, {self.me}: {why}")
+            )
         return effects
 
-    def _beat_heard(self, beat: BeatHeard, now: float) -> list[MembershipEffect]:
+    def _beat_heard(self, beat: BeatHeard, now: float) -> list[NodeEffect]:
         if beat.node not in self._heard or beat.node == self.me:
             return []
         self._heard[beat.node] = now
-        effects: list[MembershipEffect] = []
+        effects: list[NodeEffect] = []
         if beat.node in self._silent:
             self._silent.discard(beat.node)
             effects = [
-                Warn(NODE_BACK, f"{beat.node} is heard again, and gets its share back"),
+                Note(NODE_BACK, f"{beat.node} is heard again, and gets its share back"),
                 UseNodes(self.nodes, self.alive),
             ]
         own, before = self.nodes.fingerprint, self._fingerprints.get(beat.node, "")
@@ -173,12 +171,12 @@ class Membership:
                     f"{beat.node} has the list {beat.fingerprint}, this node has {own}; some "
                     "resources have two owners or none"
                 )
-                effects.append(Warn(LISTS_DIFFER, text))
+                effects.append(Note(NODE_LISTS_DIFFER, text))
             elif before:
-                effects.append(Warn(LISTS_AGREE, f"{beat.node} has the list {own}, too"))
+                effects.append(Note(LISTS_AGREE, f"{beat.node} has the list {own}, too"))
         return effects
 
-    def _look_for_silent(self, now: float) -> list[MembershipEffect]:
+    def _look_for_silent(self, now: float) -> list[NodeEffect]:
         if not self.nodes.has_addresses:
             return []
         silent = {
@@ -189,7 +187,7 @@ class Membership:
         self._silent |= silent
         names = ", ".join(sorted(silent))
         text = f"nothing heard of {names} for {SILENT_S:.0f} s; its share goes to the others"
-        return [Warn(NODE_SILENT, text), UseNodes(self.nodes, self.alive)]
+        return [Note(NODE_SILENT, text), UseNodes(self.nodes, self.alive)]
 
     def check(self) -> None:
         assert self._silent <= set(self.nodes.ids), "only listed nodes are silent"
