@@ -52,8 +52,8 @@ class ZmqBeats(MeshEnd):
         keys: MeshKeys | None = None,
         insecure: bool = False,
     ) -> None:
-        super().__init__(node, incarnation, log, keys)
         check_bind(Endpoints(node, address, address, address), keys, insecure)
+        super().__init__(node, incarnation, log, keys)
         self._peers: dict[str, tuple[str, Socket]] = {}
         self._on_beat: OnBeat | None = None
         try:
