@@ -398,6 +398,10 @@ class Leader:
                 self._repeat(command, now)
             case SaveHistory():
                 self.history.failed(command, error)
+            case Rehome():
+                if isinstance(error, CommitUnknown):
+                    self.rehoming.uncertain()
+                self._repeat(command, now)
             case (SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()) | (
                 SetWish() | ChangeJob()
             ):
