@@ -41,7 +41,7 @@ COMMANDS: Final = {
     "master": ("zcrawl.cli.commands.daemons", "Run a master of a cluster."),
     "worker": (
         "zcrawl.cli.commands.daemons",
-        "Run a worker of a cluster, or with --standalone a node without a master.",
+        "Run a worker of a cluster, or a node without a master.",
     ),
     "submit": ("zcrawl.cli.commands.submit", "Give a job to the cluster; print its id."),
     "jobs": (JOBS, "List all jobs."),
@@ -65,7 +65,7 @@ COMMANDS: Final = {
         "Let a worker finish its work, and give it no new work.",
     ),
     "undrain": ("zcrawl.cli.commands.nodes", "Give a drained worker work again."),
-    "owner": ("zcrawl.cli.commands.owner", "Show which node or worker owns a host or a URL."),
+    "owner": ("zcrawl.cli.commands.owner", "Show which node owns a host, a URL or any other id."),
     "console": ("zcrawl.cli.commands.console", "Watch the cluster live, and act on it."),
     "reassign": ("zcrawl.cli.commands.steer", "Give a host to another worker."),
     "step-down": ("zcrawl.cli.commands.steer", "Force a failover: the leader steps down."),

@@ -74,7 +74,7 @@ def worker_command(
     standalone: bool,
     jobs: tuple[str, ...],
 ) -> int:
-    """Run a worker of a cluster, or with --standalone a node without a master.
+    """Run a worker of a cluster, or a node without a master.
 
     One process for each core, unless --processes says otherwise. It finds the masters through
     Consul, or through cluster.masters, and needs no open port. After SIGTERM it finishes its
