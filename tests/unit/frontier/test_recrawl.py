@@ -75,7 +75,7 @@ def test_a_skip_counts_as_a_look_unless_its_reason_stays_due(reason: Reason) -> 
 def test_the_reasons_that_stay_due_are_those_of_pages_that_nobody_requested() -> None:
     """A page limit and a trap end URLs before they are fetched; only skips have this meaning."""
     stay_due = {reason.code for reason in all_reasons() if reason.stays_due}
-    assert stay_due == {"host_page_limit", "trap_shape"} == STAY_DUE
+    assert stay_due == {"host_page_limit", "owned by", "trap_shape"} == STAY_DUE
     assert {REASONS[code].kind for code in stay_due} == {ReasonKind.SKIP}
 
 
