@@ -60,6 +60,7 @@ COMMANDS: Final = {
     "console": ("zcrawl.cli.commands.console", "Watch the cluster live, and act on it."),
     "reassign": ("zcrawl.cli.commands.steer", "Give a host to another worker."),
     "step-down": ("zcrawl.cli.commands.steer", "Force a failover: the leader steps down."),
+    "reload": ("zcrawl.cli.commands.reload", "Let all nodes read their configuration again."),
     "export": ("zcrawl.cli.commands.export", "Write a run's items, or its failures, to a file."),
     "keys": ("zcrawl.cli.commands.keys", "Make and allow the keys of an encrypted mesh."),
     "test": (

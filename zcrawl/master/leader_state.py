@@ -25,6 +25,7 @@ from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.crash_guard import Mishaps
 from zcrawl.master.events import MasterEffects, Measured, Note, SendToWorker
+from zcrawl.master.reloads import Reloads
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.model.process_name import ProcessName
@@ -101,6 +102,7 @@ class LeaderState:
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
         self.outputs = OutputRights()  # where jobs may have their items written
         self.watch = Watch(me)
+        self.reloads = Reloads()
         self.mishaps = Mishaps()  # shared by all epochs of this master
         self.measured = Measured(0, 0.0)
 
@@ -114,6 +116,20 @@ class LeaderState:
         """Set what jobs may do on this cluster, stored jobs included."""
         self.allow_private = self.runs.open_private = private
         self.allow_code = self.runs.open_code = code
+
+    def change_rights(
+        self, *, private: bool, code: bool, now: float, effects: MasterEffects
+    ) -> None:
+        """Set what jobs may do from now on. A run that loses a right that it needs waits, and goes
+        on when it has it again."""
+        self.allow(private=private, code=code)
+        for active in self.runs.active.values():
+            dispatched = active.dispatches
+            active.change_rights(private=private, code=code)
+            if dispatched and not active.dispatches:
+                self.withdraw(self.leases.of_run(active.row.id), effects)
+            elif active.dispatches and not dispatched:
+                self.planner.run_freed(active.row.id)
 
     def join_master(self, mishaps: Mishaps, outputs: OutputRights, *, vouches: bool) -> None:
         """Take over what the master keeps through all its epochs."""

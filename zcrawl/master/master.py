@@ -36,6 +36,7 @@ from zcrawl.master.events import (
     QueryDone,
     QueryFailed,
     ReplyTo,
+    RightsChanged,
     StepDown,
     TakeoverFailed,
 )
@@ -115,6 +116,8 @@ class Master:
             case CatalogueSeen():
                 self.catalogue.see(event)
                 return []
+            case RightsChanged(private, code):
+                self._allow_private, self._allow_code = private, code
             case ClientAsked() if (refused := rights.refusal(event)) is not None:
                 return refused
             case ClientAsked(client, request) if (data := self._own_answer(request)) is not None:

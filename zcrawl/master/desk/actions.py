@@ -31,6 +31,7 @@ from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.reads import wanted_run
 from zcrawl.master.events import Execute, MasterEffects
 from zcrawl.master.leader_state import LeaderState
+from zcrawl.master.reloads import belongs_to
 from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_HOST, NO_SUCH_NODE, SPREAD
 from zcrawl.model.rows import RunRow
 from zcrawl.model.spec import JobSpec
@@ -65,6 +66,28 @@ def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:
             "name the epoch that is to end (`zcrawl nodes` tells it)", code=BAD_REQUEST
         )
     return {"leader": state.me, "epoch": args.integer("epoch"), "now": state.epoch}
+
+
+RELOAD_ID_MOST: Final = 64  # characters
+
+
+def begin_reload(state: LeaderState, args: Arguments, now: float) -> str:
+    """Begin a reload of all nodes, or of those with a name; return its id. NodeUnknown: nobody has
+    that name."""
+    request, node = args.text("reload"), args.text("node")
+    if not 0 < len(request) <= RELOAD_ID_MOST:
+        raise RefusedError(
+            f"reload: the id must have 1 to {RELOAD_ID_MOST} characters", code=BAD_REQUEST
+        )
+    masters = {entry.id for entry in state.catalogue.masters if entry.healthy} | {state.me}
+    workers = {info.id for info in state.roster.workers.values() if info.present}
+    if node:
+        masters &= {node}
+        workers = {worker for worker in workers if belongs_to(worker, node)}
+        if not masters and not workers:
+            raise NodeUnknown(node, state)
+    state.reloads.begin(request, sorted(masters), sorted(workers), now)
+    return request
 
 
 RETRY_ROWS: Final = 1_000  # in one transaction

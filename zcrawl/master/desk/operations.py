@@ -220,6 +220,25 @@ declare(
     audited=True,
 )
 
+declare(
+    "reload",
+    Argument("reload", Type.TEXT, required=True, about="id that the client chose"),
+    Argument("node", Type.TEXT, default="", about="else all nodes"),
+    right=Right.OPERATOR,
+    repeat=Repeat.SAME_ID,
+    handler=LeaderAction(lambda desk: desk.reload),
+    answer="as reloaded; each node reads its own configuration again",
+    audited=True,
+)
+declare(
+    "reloaded",
+    Argument("reload", Type.TEXT, required=True, about="its id"),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderAction(lambda desk: desk.reloaded),
+    answer="began, waiting: processes without an answer; nodes: what changed on each",
+)
+
 # ---------------------------------------------------------------- the leader's memory
 
 declare(
