@@ -47,7 +47,7 @@ COMMANDS: Final = {
     "cancel": (JOBS, "End a job's run, and keep its items and pages."),
     "delete": (JOBS, "End a job, or one of its runs, and remove its data."),
     "retry": (JOBS, "Try a job's failed URLs again."),
-    "tune": ("zcrawl.cli.commands.steer", "Change a job's rate limit while it runs."),
+    "tune": ("zcrawl.cli.commands.steer", "Change a job's pace and limits while it runs."),
     "nodes": (
         "zcrawl.cli.commands.nodes",
         "Show masters and workers, and where Consul and the mesh differ.",

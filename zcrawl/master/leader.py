@@ -245,7 +245,7 @@ class Leader:
             case LinesLogged(lines):
                 self.state.watch.add_lines(self.state.me, lines, self.state.utc(now), effects)
             case RightsChanged(private, code):
-                self.state.change_rights(private=private, code=code, now=now, effects=effects)
+                self.state.change_rights(private=private, code=code, effects=effects)
             case ConfigReloaded(request, report):
                 me = self.state.me
                 self.state.reloads.answered(request, MASTER, me, me, report)

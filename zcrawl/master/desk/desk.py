@@ -325,7 +325,16 @@ class Desk:
         pending.count = int(run.spec != spec)
         client_action = self._client_action(pending, now)
         effects.append(
-            Execute(TuneRun(self._state.epoch, client_action.request, run.id, spec, client_action))
+            Execute(
+                TuneRun(
+                    self._state.epoch,
+                    client_action.request,
+                    run.id,
+                    spec,
+                    client_action,
+                    client_action.at,
+                )
+            )
         )
 
     def _client_action(self, pending: Pending, now: float) -> ClientAction:

@@ -34,7 +34,7 @@ _SEEDS: Final = Argument(
     "seeds", Type.LIST, required=True, about="at most 1,000, with 500,000 characters"
 )
 _PACE: Final = (
-    Argument("rate", Type.NUMBER, about="one of these three at least"),
+    Argument("rate", Type.NUMBER, about="one of these at least"),
     Argument("concurrency", Type.INTEGER),
     Argument("burst", Type.INTEGER),
 )
@@ -176,10 +176,14 @@ declare(
     _REF,
     _RUN,
     *_PACE,
+    Argument("max_depth", Type.INTEGER),
+    Argument("max_pages", Type.INTEGER, about="0: no limit"),
+    Argument("max_pages_per_host", Type.INTEGER, about="0: no limit; of a run that has one"),
+    Argument("tags", Type.LIST, about="instead of those it has"),
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.tune),
-    answer="as act; the run's spec has the new pace, workers are told with their next ASSIGN",
+    answer="as act; the run's spec has the new values, and workers are told at once",
     audited=True,
 )
 declare(

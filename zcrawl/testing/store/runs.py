@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from zcrawl.model.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
 from zcrawl.model.reasons.failure import QUARANTINED
-from zcrawl.model.reasons.skip import CANCELLED
+from zcrawl.model.reasons.skip import CANCELLED, MAX_PAGES
 from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import (
     CancelOffline,
@@ -24,6 +24,7 @@ from zcrawl.store.commands import (
 from zcrawl.store.rules import (
     crash_detail,
     skip_reason,
+    stored_max_pages,
 )
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store import intents
@@ -85,7 +86,9 @@ def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended:
         return RunChanged(RUN_ENDED, run.row())
-    run.spec = command.spec
+    run.spec, run.max_pages = command.spec, stored_max_pages(command.spec)
+    if run.max_pages is not None and run.done >= run.max_pages:
+        tables.end(run, RunState.COMPLETED, MAX_PAGES, command.now)
     once.keep_run_reply(tables, command.client_action, run)
     return RunChanged("", run.row())
 
