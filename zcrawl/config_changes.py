@@ -131,7 +131,7 @@ def changes(old: Config, new: Config, kind: NodeKind) -> Changes:
             kept.setdefault(section, {})[name] = before
             waiting.append(f"{key} needs a restart; still the old value")
             continue
-        changed.extend(_diff(key, before, after))
+        changed.extend(diff_lines(key, before, after))
     config = new
     for section, values in kept.items():
         part = msgspec.structs.replace(getattr(config, section), **values)
@@ -139,7 +139,7 @@ def changes(old: Config, new: Config, kind: NodeKind) -> Changes:
     return Changes(config, frozenset(uses), ReloadReport(_limited(changed), _limited(waiting)))
 
 
-def _diff(key: str, before: Any, after: Any) -> list[str]:
+def diff_lines(key: str, before: Any, after: Any) -> list[str]:
     """Return the lines of one key; the section of secrets has a line for each secret."""
     if key != SECRETS:
         return [f"{key}: {_shown(key, before)} → {_shown(key, after)}"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from zcrawl.config import SECRETS, Config, SecretConfig, all_keys, resolve
-from zcrawl.config_changes import KEY_USES, KeyUse, NodeKind, changes, line_of
+from zcrawl.config import HIDDEN, SECRETS, Config, SecretConfig, all_keys, resolve
+from zcrawl.config_changes import KEY_USES, KeyUse, NodeKind, changes, diff_lines, line_of
 from zcrawl.errors import ConfigError
 from zcrawl.model.reload_report import LINE_MOST, LINES_MOST
 
@@ -69,6 +69,13 @@ def test_no_secret_is_in_a_line(kind: NodeKind) -> None:
     new = config('[consul]\ntoken = "geheim3"\n[database]\nurls = ["mysql://u:geheim4@a/x"]\n')
     report = changes(old, new, kind).report
     assert "geheim" not in str(report)
+
+
+@pytest.mark.parametrize("key", HIDDEN)
+def test_a_hidden_value_is_never_shown(key: str) -> None:
+    """Also if its key takes effect at once some day."""
+    assert diff_lines(key, "", "geheim") == [f"{key}: (empty) → (hidden)"]
+    assert diff_lines(key, "geheim", "other") == [f"{key}: (hidden) → (hidden)"]
 
 
 def test_hosts_of_secrets_are_compared_one_by_one() -> None:

@@ -115,6 +115,21 @@ def test_the_limit_of_a_host_can_be_raised_while_the_run_goes_on() -> None:
     story.store.check()
 
 
+def test_a_lowered_limit_of_a_host_ends_the_rest_of_its_pages() -> None:
+    """At once, also if no page is in flight: otherwise they would wait for the pace."""
+    slow = Politeness(robots=False, rate=0.01, concurrency=1)
+    limited = msgspec.structs.replace(of_run(slow), scope=Scope(max_pages_per_host=3))
+    story = LeaderStory().elect()
+    story.submit(*urls(4), of=limited)
+    story.join()
+    story.tick()
+    (first,) = story.assigned()
+    story.report(result_of(first))
+    answer(story, "tune", ref="1", max_pages_per_host=1)
+    story.wait(1.0, story.beat)
+    assert {assignment.verdict for assignment in story.assigned()[1:]} == {"host_page_limit"}
+
+
 def test_a_right_that_is_taken_away_is_taken_from_workers_too() -> None:
     """The run's new form, without private addresses, goes to each worker that has the run."""
     story = leading(*urls(3))
