@@ -12,9 +12,9 @@ Three causes: SIGHUP, a request over the mesh (`zcrawl reload`), and a file that
 The file is looked at every half a second. Compared are the device, inode, size and time of the file
 at the end of all symbolic links, so a ConfigMap's swap of a link counts, and so does a file that
 was renamed over the old one. A change counts once it has stayed the same for a second look, because
-an editor may write a file in two steps. A stat costs 2 µs, so nothing is gained by a library that
-watches, which costs 30 ms of a start. A file that is gone is reported once, and the configuration
-stays.
+an editor may write a file in two steps. A stat costs about 10 µs, so nothing is gained by a
+library that watches, whose import would cost a tenth of a second of each start. A file that is gone
+is reported once, and the configuration stays.
 """
 
 from __future__ import annotations

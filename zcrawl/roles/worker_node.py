@@ -96,6 +96,7 @@ class WorkerNode:
         self._look = asyncio.Event()
         self._renewal: asyncio.Task[None] | None = None
         self._renew_again = False
+        self._supervises = False  # before that, processes are started with the newest values
         self._settings = SettingsFile(data / SETTINGS)
         self._requests = ReloadRequests(data / RELOAD_REQUEST)
         self._live = LiveConfig(
@@ -135,7 +136,7 @@ class WorkerNode:
         )
         async with supervisor, contextlib.AsyncExitStack() as stack:
             stack.callback(os.close, self._log_fd)
-            self._supervisor = supervisor
+            self._supervisor, self._supervises = supervisor, True
             stack.push_async_callback(self._leave_catalogue)
             for id in self.ids if self._make is not None else ():
                 self._register(id)
@@ -282,6 +283,8 @@ class WorkerNode:
         log = self._config.log
         self._log.configure(as_text=log.format == "text", level=log.level)
         self._look.set()
+        if not self._supervises:
+            return
         self._supervisor.use(self._spec(self._log_fd))
         self._write_settings()
         if KeyUse.RENEWED in changes.uses:
