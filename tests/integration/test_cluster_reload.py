@@ -50,7 +50,7 @@ def test_new_limits_reach_running_processes(
     """After SIGHUP, without a new process: nothing that runs is interrupted. A wrong file changes
     nothing, and the log names its key and its line."""
     with (
-        page_site(tmp_path, 1500) as site,
+        page_site(tmp_path, 2500) as site,
         cluster(tmp_path, consul.url, mysql, masters=1, workers=0) as made,
     ):
         worker = made.add_worker("w", processes=2)
@@ -63,6 +63,20 @@ def test_new_limits_reach_running_processes(
         wait_until(lambda: slots(made) == [5, 5])
         assert has_line(worker, "config_changed", "worker.slots: 8 → 5")
         assert worker.worker_pids() == before
+
+        def starts_in_two_seconds() -> int:
+            moment = time.monotonic()
+            time.sleep(2.0)
+            return sum(what == "start" and at > moment for what, at, _ in site.requests())
+
+        made.write_config("w", {"worker.slots": 5, "worker.rate": 10.0})
+        worker.signal(signal.SIGHUP)
+        wait_until(lambda: has_line(worker, "config_changed", "worker.rate: 0 → 10"))
+        time.sleep(1.5)  # each process looks once a second
+        assert starts_in_two_seconds() <= 2 * 2 * 10 + 4
+        made.write_config("w", {"worker.slots": 5})
+        worker.signal(signal.SIGHUP)
+        wait_until(lambda: has_line(worker, "config_changed", "worker.rate: 10 → 0"))
         path.write_text("[worker]\nrate = 3.0\nslots = 0\n")
         worker.signal(signal.SIGHUP)
         wait_until(lambda: has_line(worker, "reload_refused", "worker.slots is 0"))

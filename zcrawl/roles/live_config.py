@@ -4,8 +4,8 @@ Three causes: SIGHUP, a request over the mesh (`zcrawl reload`), and a file that
 `LiveConfig.reload`, which is the only place that changes the configuration of a running node:
 
     read ──error──▶ report: nothing applied
-      └─▶ compare (`config_changes`) ──▶ check ──error──▶ report: nothing applied
-                                           └─▶ apply ──▶ report: what changed, what waits
+      └─▶ check ──error──▶ report: nothing applied
+            └─▶ compare (`config_changes`) ──▶ apply ──▶ report: what changed, what waits
 
 `check` raises ConfigError before anything is applied: for example, a new key file cannot be read.
 
