@@ -29,7 +29,7 @@ from zcrawl.text.terminal import shown
 if TYPE_CHECKING:
     from zcrawl.mesh.security import MeshKeys
     from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
-    from zcrawl.roles.worker_files import LiveSettings
+    from zcrawl.roles.worker_files import LiveSettings, ReloadRequests, SettingsFile
     from zcrawl.telemetry.logs.files import EventLog
     from zcrawl.worker.driver.loop import WorkerLoop
     from zcrawl.worker.pipeline.pipeline import Pipeline
@@ -201,11 +201,14 @@ class _NodeConfig:
     def __init__(
         self, spec: WorkerSpec, worker: WorkerLoop, pipeline: Pipeline, log: EventLog
     ) -> None:
-        from zcrawl.roles.worker_files import ReloadRequests, SettingsFile
-
         self._spec, self._worker, self._pipeline, self._log = spec, worker, pipeline, log
-        self._file = SettingsFile(Path(spec.settings_file)) if spec.settings_file else None
-        self._requests = ReloadRequests(Path(spec.reload_file)) if spec.reload_file else None
+        self._file: SettingsFile | None = None
+        self._requests: ReloadRequests | None = None
+        if spec.settings_file:  # not in a `crawl`, which starts sooner without these modules
+            from zcrawl.roles.worker_files import ReloadRequests, SettingsFile
+
+            self._file = SettingsFile(Path(spec.settings_file))
+            self._requests = ReloadRequests(Path(spec.reload_file)) if spec.reload_file else None
         self._asked = asyncio.Event()
         self._request = ""  # of the leader, without an answer yet
 
