@@ -119,7 +119,7 @@ def changes(old: Config, new: Config, kind: NodeKind) -> Changes:
     changed: list[str] = []
     waiting: list[str] = []
     uses: set[KeyUse] = set()
-    kept: dict[str, dict[str, Any]] = {}
+    config = new
     for key in (*all_keys(), SECRETS):
         before, after = _value(old, key), _value(new, key)
         use = KEY_USES[key].of(kind)
@@ -127,15 +127,10 @@ def changes(old: Config, new: Config, kind: NodeKind) -> Changes:
             continue
         uses.add(use)
         if use is KeyUse.RESTART:
-            section, _, name = key.partition(".")
-            kept.setdefault(section, {})[name] = before
+            config = _with_value(config, key.split("."), before)
             waiting.append(f"{key} needs a restart; still the old value")
             continue
         changed.extend(diff_lines(key, before, after))
-    config = new
-    for section, values in kept.items():
-        part = msgspec.structs.replace(getattr(config, section), **values)
-        config = msgspec.structs.replace(config, **{section: part})
     return Changes(config, frozenset(uses), ReloadReport(_limited(changed), _limited(waiting)))
 
 
@@ -180,9 +175,18 @@ def _limited(lines: list[str]) -> list[str]:
 
 
 def _value(config: Config, key: str) -> Any:
-    section, _, name = key.partition(".")
-    part = getattr(config, section)
-    return getattr(part, name) if name else part
+    value: Any = config
+    for step in key.split("."):
+        value = getattr(value, step)
+    return value
+
+
+def _with_value(section: Any, steps: list[str], value: Any) -> Any:
+    """Return a section with another value; sections may have sections within."""
+    step, *later = steps
+    if later:
+        value = _with_value(getattr(section, step), later, value)
+    return msgspec.structs.replace(section, **{step: value})
 
 
 def line_of(text: str, message: str) -> int:
