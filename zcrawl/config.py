@@ -18,6 +18,8 @@ from zcrawl.text.patterns import lazy_pattern
 
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
 _SECRET_NAME: Final = lazy_pattern(r"[A-Za-z0-9_]+")  # a part of a variable's name
+_LABEL: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+LABELS_MOST: Final = 50
 ENV_PREFIX: Final = "ZCRAWL_"
 # Variables with the prefix that are not keys: a switch of the CLI, and click's completion.
 SECRET_PREFIX: Final = "ZCRAWL_SECRET_"
@@ -47,6 +49,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_files: tuple[str, ...] = ()  # folders whose files jobs may name as certificates
     stuck_after: float = 30.0  # CPU seconds after which a process whose loop is stuck is ended
     shell: ShellConfig = ShellConfig()
+    labels: tuple[str, ...] = ()  # of the machine, such as "eu"; jobs can ask for them
 
 
 class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +57,7 @@ class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    level: Literal["debug", "info", "warning", "error"] = "warning"
+    level: Literal["debug", "info", "warning", "error"] = "info"  # and what is worse
     format: Literal["text", "json"] = "text"
 
 
@@ -203,6 +206,7 @@ _LISTS: Final = (
     "cluster.masters",
     "database.urls",
     "outputs.allow",
+    "worker.labels",
     "worker.tls_files",
     "worker.shell.env",
     "worker.shell.folders",
@@ -338,10 +342,27 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
     if not config.data.dir.strip() or "\0" in config.data.dir:
         raise ConfigError(f"{origin}: data.dir is {config.data.dir!r}; write the name of a folder")
     _check_rights(config, origin)
+    _check_labels(worker.labels, origin)
     for key, name in (("cluster.name", config.cluster.name), ("cluster.id", config.cluster.id)):
         if not _NAME.fullmatch(name) and (name or key == "cluster.name"):
             raise ConfigError(f"{origin}: {key} is {name!r}; use letters, digits, . and -")
     return config
+
+
+def _check_labels(labels: tuple[str, ...], origin: str) -> None:
+    if len(labels) > LABELS_MOST:
+        raise ConfigError(
+            f"{origin}: worker.labels has {len(labels)} labels; at most {LABELS_MOST} are allowed"
+        )
+    for label in labels:
+        if not _LABEL.fullmatch(label):
+            raise ConfigError(
+                f"{origin}: worker.labels: {label!r} is not a label; use 1 to 63 letters, digits, "
+                "., _ and -"
+            )
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{origin}: worker.labels has {twice!r} twice")
 
 
 def _check_rights(config: Config, origin: str) -> None:

@@ -134,6 +134,14 @@ CASES = {
             [host.wanted_owner for host in story.leader.state.planner.hosts.values()] != ["w2"]
         ),
     ),
+    # Nothing is stored: the next leader begins it again, and each node knows the id.
+    "reload": Case(
+        "reload",
+        {"reload": "r1"},
+        nothing,
+        lambda story: story.leader.state.reloads.view("r1")["waiting"] != ["m1"],
+        same=("began",),
+    ),
     "step_down": Case(
         "step_down",
         {"epoch": 1},

@@ -193,7 +193,8 @@ class Settings(NamedTuple):
         """Return a log on standard error, in the form of log.format."""
         from zcrawl.telemetry.logs.files import EventLog
 
-        return EventLog(STDERR, source, as_text=self.config.log.format == "text")
+        log = self.config.log
+        return EventLog(STDERR, source, as_text=log.format == "text", level=log.level)
 
     def workers(self, flag: int | None) -> int:
         """Return the number of worker processes: flag, configuration, or one per core."""

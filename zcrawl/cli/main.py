@@ -52,7 +52,7 @@ COMMANDS: Final = {
     "cancel": (JOBS, "End a job's runs, and keep their items and pages."),
     "delete": (JOBS, "End a job, or one of its runs, and remove its data."),
     "retry": (JOBS, "Try a job's failed URLs again."),
-    "tune": ("zcrawl.cli.commands.steer", "Change a job's rate limit while it runs."),
+    "tune": ("zcrawl.cli.commands.steer", "Change a job's pace and limits while it runs."),
     "nodes": (
         "zcrawl.cli.commands.nodes",
         "Show masters and workers, and where Consul and the mesh differ.",
@@ -65,6 +65,7 @@ COMMANDS: Final = {
     "console": ("zcrawl.cli.commands.console", "Watch the cluster live, and act on it."),
     "reassign": ("zcrawl.cli.commands.steer", "Give a host to another worker."),
     "step-down": ("zcrawl.cli.commands.steer", "Force a failover: the leader steps down."),
+    "reload": ("zcrawl.cli.commands.reload", "Let all nodes read their configuration again."),
     "export": ("zcrawl.cli.commands.export", "Write a run's items, or its failures, to a file."),
     "keys": ("zcrawl.cli.commands.keys", "Make and allow the keys of an encrypted mesh."),
     "test": (

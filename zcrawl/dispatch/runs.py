@@ -90,6 +90,13 @@ class ActiveRun(msgspec.Struct):
         most = self.spec.scope.max_pages
         return self.dispatches and (most is None or self.row.counters.done + in_flight < most)
 
+    def change_rights(self, *, private: bool, code: bool, shell: ShellRights) -> None:
+        """Set what this leader lets the run do; workers get its new form with their next URL."""
+        if private != self.opens_private:
+            self.opens_private = private
+            self.revision += 1
+        self.runs_code, self.shell = code, shell
+
     def config(self) -> RunConfig:
         """Return the CONFIG message of the run for workers."""
         row, hosts = self.row, list(self.row.seed_hosts)

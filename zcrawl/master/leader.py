@@ -21,6 +21,7 @@ from zcrawl.master.events import (
     ClientAsked,
     CommandDone,
     CommandFailed,
+    ConfigReloaded,
     Execute,
     LinesLogged,
     MasterEffects,
@@ -32,6 +33,8 @@ from zcrawl.master.events import (
     Publish,
     QueryDone,
     QueryFailed,
+    ReloadConfig,
+    RightsChanged,
     StepDown,
 )
 from zcrawl.master.history_keeper import HistoryKeeper
@@ -40,6 +43,7 @@ from zcrawl.master.membership import Membership
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
+from zcrawl.master.reloads import MASTER, WORKER
 from zcrawl.master.run_limits import RunLimits
 from zcrawl.master.snapshot import published, snapshot
 from zcrawl.master.takeover import GREETING_S, LEASE_S, REQUEST, EpochHints, Refusals, inherit
@@ -54,6 +58,8 @@ from zcrawl.mesh.messages import (
     LogRecords,
     MessageKind,
     Reject,
+    Reloaded,
+    ReloadNode,
     Result,
     RunConfigs,
     Snapshot,
@@ -248,6 +254,11 @@ class Leader:
                 self.state.catalogue.hear(self.state.me, vitals, now)
             case LinesLogged(lines):
                 self.state.watch.add_lines(self.state.me, lines, self.state.utc(now), effects)
+            case RightsChanged(private, code, shell):
+                self.state.change_rights(private=private, code=code, shell=shell, effects=effects)
+            case ConfigReloaded(request, report):
+                me = self.state.me
+                self.state.reloads.answered(request, MASTER, me, me, report)
             case _:
                 pass  # `Master` handles Elected and Deposed
         if effects:
@@ -302,10 +313,14 @@ class Leader:
                 self.state.watch.add_lines(header.source, body, self.state.utc(now), effects)
             case Vitals():
                 self.state.catalogue.hear(header.source, body, now)
+            case Reloaded(request, node, report):
+                kind = MASTER if came.by_master else WORKER
+                node = header.source if came.by_master else node
+                self.state.reloads.answered(request, kind, header.source, node, report)
             case Stale():
                 text = f"{header.source} says that this leader is an older one"
                 effects.append(Note(TOLD_STALE, text))
-            case Beat() | Snapshot():
+            case Beat() | Snapshot() | ReloadNode():
                 effects.append(Note(OLD_LEADER_HEARD, header.source))
             case _:
                 effects.append(Note("unexpected_message", type(body).__name__))
@@ -445,6 +460,7 @@ class Leader:
         self.pruning.tick(now, effects)
         self.history.tick(now, effects)
         self.state.watch.failures.tick(now, effects)
+        self._reload_nodes(now, effects)
         due = [command for moment, command in self._again if moment <= now]
         if due:
             self._again = [entry for entry in self._again if entry[0] > now]
@@ -459,6 +475,19 @@ class Leader:
             self.state.watch.trends.sample(now, lengths)
             self.state.watch.second_passed(self.state.utc(now))
             effects.append(Publish(Snapshot(published(self.current_snapshot(now)))))
+
+    def _reload_nodes(self, now: float, effects: MasterEffects) -> None:
+        """Tell the nodes that have not answered yet to read their configuration again."""
+        for due in self.state.reloads.due(now):
+            if self.state.me in due.masters:
+                effects.append(ReloadConfig(due.request))
+            others = [master for master in due.masters if master != self.state.me]
+            if others:
+                effects.append(Publish(ReloadNode(due.request, others)))
+            for name in due.workers:
+                worker = self.state.roster.workers.get(name)
+                if worker is not None and worker.present:
+                    effects.append(to_worker(worker, ReloadNode(due.request)))
 
     def _keep_lease(self, now: float, effects: MasterEffects) -> None:
         if not self._extending and self._lease_until - now < LEASE_S - LEASE_MARGIN_S / 2:

@@ -19,22 +19,27 @@ import msgspec
 from zcrawl.dispatch.leases import Lease, Leases, Token
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster, WorkerInfo
-from zcrawl.dispatch.runs import Runs
+from zcrawl.dispatch.runs import ActiveRun, Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.crash_guard import Mishaps
 from zcrawl.master.events import MasterEffects, Measured, Note, SendToWorker
+from zcrawl.master.reloads import Reloads
 from zcrawl.master.watch import Watch
-from zcrawl.mesh.messages import Body, Cancel, Drain
+from zcrawl.mesh.messages import Body, Cancel, Drain, RunConfigs
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, QueuedRow, RunRow
+from zcrawl.model.spec import JobSpec
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
 
 ENDED_RUNS = 20
+# CANCEL is sent again with each heartbeat for so long: a lost one would let a worker fetch for a
+# run that was deleted.
+CANCEL_AGAIN_S = 3.0
 
 
 class RunTally(msgspec.Struct):
@@ -89,6 +94,8 @@ class LeaderState:
         self.lives: dict[str, int] = {}  # worker → the last reported life of its supervisor
         self.wishes: dict[int, str] = {}  # host → worker that a person chose
         self.settled_at = math.inf  # when all living workers must have said HELLO
+        # worker → ended run → until when CANCEL is sent again
+        self.cancelled: dict[str, dict[int, float]] = {}
         self.sweeps: dict[int, int] = {}  # ended runs whose rows are still to be swept → job
         self.recalls: dict[
             int, None
@@ -103,6 +110,7 @@ class LeaderState:
         self.shell = NO_COMMANDS  # commands that jobs may run
         self.outputs = OutputRights()  # where jobs may have their items written
         self.watch = Watch(me)
+        self.reloads = Reloads()
         self.mishaps = Mishaps()  # shared by all epochs of this master
         self.measured = Measured(0, 0.0)
 
@@ -117,6 +125,21 @@ class LeaderState:
         self.shell = self.runs.shell = shell
         self.allow_private = self.runs.open_private = private
         self.allow_code = self.runs.open_code = code
+
+    def change_rights(
+        self, *, private: bool, code: bool, shell: ShellRights, effects: MasterEffects
+    ) -> None:
+        """Set what jobs may do from now on. A run that loses a right that it needs waits, and goes
+        on when it has it again."""
+        self.allow(private=private, code=code, shell=shell)
+        for active in self.runs.active.values():
+            dispatched = active.dispatches
+            active.change_rights(private=private, code=code, shell=shell)
+            self._announce(active, effects)
+            if dispatched and not active.dispatches:
+                self.withdraw(self.leases.of_run(active.row.id), effects)
+            elif active.dispatches and not dispatched:
+                self.planner.run_freed(active.row.id)
 
     def join_master(self, mishaps: Mishaps, outputs: OutputRights, *, vouches: bool) -> None:
         """Take over what the master keeps through all its epochs."""
@@ -221,7 +244,7 @@ class LeaderState:
         """Store the run's new row; forget the run if it ended."""
         active_before = self.runs.get(row.id)
         dispatched = active_before is not None and active_before.dispatches
-        politeness = active_before.spec.politeness if active_before is not None else None
+        spec = active_before.spec if active_before is not None else None
         priority = active_before.spec.priority if active_before is not None else None
         active = self.runs.put(row)
         if active is not None and not active.refusal and row.recall is not None:
@@ -229,8 +252,8 @@ class LeaderState:
         elif self.recalls:
             self.recalls.pop(row.id, None)
         if active is not None:
-            if politeness is not None and active.spec.politeness is not politeness:
-                self._pace_changed(row.id, effects)
+            if spec is not None and active.spec is not spec:
+                self._spec_changed(active, spec, effects)
             elif dispatched and not active.dispatches:
                 self.withdraw(self.leases.of_run(row.id), effects)
             if priority is not None and active.spec.priority != priority:
@@ -252,6 +275,26 @@ class LeaderState:
             self.tallies.pop(old, None)
             self.watch.forget_run(old)
         self._end_run(row.id, now, effects)
+
+    def _spec_changed(self, active: ActiveRun, before: JobSpec, effects: MasterEffects) -> None:
+        """Go by the new values of a run at once, here and on its workers."""
+        run, spec = active.row.id, active.spec
+        if spec.politeness != before.politeness or not active.dispatches:
+            self._pace_changed(run, effects)
+        if spec.scope.max_pages != before.scope.max_pages:
+            self.planner.run_freed(run)
+        if spec.scope.max_pages_per_host != before.scope.max_pages_per_host:
+            self.planner.verdicts.limit_changed(run)
+        self._announce(active, effects)
+
+    def _announce(self, active: ActiveRun, effects: MasterEffects) -> None:
+        """Send the run's newest form to the workers that have an older one. Others get it with
+        their first URL of the run."""
+        run = active.row.id
+        for worker in self.roster.workers.values():
+            if worker.present and worker.runs.get(run, active.revision) != active.revision:
+                worker.runs[run] = active.revision
+                effects.append(to_worker(worker, RunConfigs([active.config()])))
 
     def _pace_changed(self, run: int, effects: MasterEffects) -> None:
         """Send the new pace to the run's workers and take back what exceeds it."""
@@ -305,6 +348,23 @@ class LeaderState:
             if run in worker.runs and worker.present:
                 del worker.runs[run]
                 effects.append(to_worker(worker, Cancel([run])))
+                self.cancelled.setdefault(worker.id, {})[run] = now + CANCEL_AGAIN_S
+
+    def cancel_again(
+        self, worker: WorkerInfo, holds: bool, now: float, effects: MasterEffects
+    ) -> None:
+        """Cancel runs that have just ended once more, if the worker holds requests. A run that goes
+        on again, after a retry, is not among them."""
+        ended = self.cancelled.get(worker.id)
+        if ended is None:
+            return
+        due = {run: until for run, until in ended.items() if until > now}
+        due = {run: until for run, until in due.items() if run not in self.runs.active}
+        self.cancelled[worker.id] = due
+        if due and holds:
+            effects.append(to_worker(worker, Cancel(sorted(due))))
+        elif not due:
+            del self.cancelled[worker.id]
 
     def set_drain(self, worker: str, row: DrainRow | None, effects: MasterEffects) -> None:
         """Apply the stored drain of a worker; None: it may get work."""

@@ -38,6 +38,7 @@ from zcrawl.master.events import (
     QueryDone,
     QueryFailed,
     ReplyTo,
+    RightsChanged,
     StepDown,
     TakeoverFailed,
 )
@@ -122,6 +123,9 @@ class Master:
             case CatalogueSeen():
                 self.catalogue.see(event)
                 return []
+            case RightsChanged(private, code, shell):
+                self._allow_private, self._allow_code = private, code
+                self._shell = shell
             case ClientAsked() if (refused := rights.refusal(event)) is not None:
                 return refused
             case ClientAsked(client, request) if (data := self._own_answer(request)) is not None:

@@ -256,6 +256,7 @@ class Membership:
         self._overdue.hear(info, held, now)
         info.unstarted = {token for token, started in held.items() if not started}
         state.withdraw(state.forbidden_leases(info, now), effects)
+        state.cancel_again(info, bool(held), now, effects)
         lost = state.leases.lost_on_the_way(
             info,
             held,

@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from zcrawl.errors import RetryClass
 from zcrawl.model.host import Address, GroupShare, Manner, Number, RobotsFile, Seconds
+from zcrawl.model.reload_report import ReloadReport
 from zcrawl.model.sitemap_request import block_nesting, has_sitemap_prio
 from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.states import Outcome
@@ -38,6 +39,7 @@ class MessageKind(enum.IntEnum):
     RESULT = 5
     BYE = 6
     LINES = 7
+    RELOADED = 8
     WELCOME = 16
     ASSIGN = 17
     ACK = 18
@@ -48,6 +50,7 @@ class MessageKind(enum.IntEnum):
     DRAIN = 23
     CONFIG = 24
     CODE = 25
+    RELOAD = 26
     BEAT = 32
     EVENT = 33
     SNAPSHOT = 34
@@ -281,6 +284,14 @@ class Bye(_Body, frozen=True):
     reason: ShortText
 
 
+class Reloaded(_Body, frozen=True):
+    """A node has read its configuration again. Also from masters that follow to the leader."""
+
+    request: ShortText  # of the RELOAD that this answers
+    node: HostName  # several worker processes belong to one node
+    report: ReloadReport
+
+
 # ---------------------------------------------------------------- leader → worker
 
 
@@ -372,6 +383,14 @@ class Code(_Body, frozen=True):
     source: bytes
 
 
+class ReloadNode(_Body, frozen=True):
+    """Read the configuration again and answer with RELOADED. Sent again until that comes; the same
+    request is carried out once. To masters it is published, and names them."""
+
+    request: ShortText
+    masters: list[HostName] = []  # empty: the worker that it was sent to
+
+
 # ---------------------------------------------------------------- leader → all
 
 
@@ -418,6 +437,7 @@ Body: TypeAlias = (
     | Reject
     | Result
     | Bye
+    | Reloaded
     | LogRecords
     | Welcome
     | Assign
@@ -429,6 +449,7 @@ Body: TypeAlias = (
     | Drain
     | RunConfigs
     | Code
+    | ReloadNode
     | Beat
     | Event
     | Snapshot
@@ -445,6 +466,7 @@ BODY_TYPES: dict[MessageKind, type[Body]] = {
     MessageKind.RESULT: Result,
     MessageKind.BYE: Bye,
     MessageKind.LINES: LogRecords,
+    MessageKind.RELOADED: Reloaded,
     MessageKind.WELCOME: Welcome,
     MessageKind.ASSIGN: Assign,
     MessageKind.ACK: Ack,
@@ -455,6 +477,7 @@ BODY_TYPES: dict[MessageKind, type[Body]] = {
     MessageKind.DRAIN: Drain,
     MessageKind.CONFIG: RunConfigs,
     MessageKind.CODE: Code,
+    MessageKind.RELOAD: ReloadNode,
     MessageKind.BEAT: Beat,
     MessageKind.EVENT: Event,
     MessageKind.SNAPSHOT: Snapshot,

@@ -2,6 +2,9 @@
 
 Wiring only. The order of starting: names of sockets, lock, workers (they load longest), database,
 leadership, sockets. `__aexit__` stops in the opposite order.
+
+With `follow_config` a changed configuration is applied while the cluster runs (`live_config`), as
+on the nodes of a cluster: `zcrawl up` does so, a `crawl` ends before anybody would change a file.
 """
 
 from __future__ import annotations
@@ -10,28 +13,35 @@ import asyncio
 import contextlib
 import gc
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from zcrawl.config_changes import Changes, KeyUse, NodeKind
 from zcrawl.coord.agents.local_lock import FileLock
 from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, StoreError, UnreachableError
 from zcrawl.fetch.keyring import JobRights
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.model.log_event import SETTINGS_NOT_KEPT
 from zcrawl.model.reasons.cluster import NO_LEADER, WORKERS_FAIL
+from zcrawl.model.reload_report import ReloadReport
 from zcrawl.model.snapshot import EmbeddedSnapshot, OutputTrouble, OutputTroubles
 from zcrawl.model.states import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
+from zcrawl.roles.cluster import job_rights
+from zcrawl.roles.live_config import LiveConfig
 from zcrawl.roles.task_slots import default_task_slots
 from zcrawl.roles.vouching import Vouching
+from zcrawl.roles.worker_files import SETTINGS, SettingsFile, SettingsNote, live_settings
 from zcrawl.runtime import clock
 from zcrawl.runtime.files import make_private_folder, tighten
+from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.nursery import Nursery
 from zcrawl.runtime.supervisor import Supervisor, new_incarnation
 from zcrawl.runtime.watchdog import STUCK_CPU_S
@@ -39,6 +49,7 @@ from zcrawl.submit.output_rights import OutputRights
 from zcrawl.telemetry.logs.files import EventLog, rotate
 
 if TYPE_CHECKING:
+    from zcrawl.config import Config
     from zcrawl.master.driver.loop import MasterLoop
     from zcrawl.master.driver.outputs import OutputLoop
 
@@ -90,6 +101,12 @@ class EmbeddedCluster:
         self._master: MasterLoop | None = None
         self._outputs: OutputLoop | None = None
         self._supervisor: Supervisor | None = None
+        self._log: EventLog | None = None
+        self._spec: dict[str, Any] = {}
+        self._live: LiveConfig | None = None
+        self._settings = SettingsFile(data / SETTINGS)
+        self._renewal: asyncio.Task[None] | None = None
+        self._renew_again = False
 
     async def __aenter__(self) -> EmbeddedCluster:
         try:
@@ -116,19 +133,24 @@ class EmbeddedCluster:
         stack.callback(lock.release)
         tighten(data / name for name in (place.LOG, place.WORKER_ERRORS))
         rotate(data / place.LOG)
-        log = EventLog(data / place.LOG, place.MASTER)
+        level = str(self._worker.get("log_level", ""))
+        log = EventLog(data / place.LOG, place.MASTER, level=level)
         stack.callback(log.close)
         if warning:
             log("data_folder_open", warning)
         endpoints, temporary = place.make_endpoints(data)
         stack.callback(place.remove_mesh_file, data, endpoints, temporary)
 
-        spec = {
+        self._log = log
+        spec = self._spec = {
             **self._worker,
             "masters": [endpoints],
             "log": str(data / place.LOG),
             "blobs": self._blobs,
+            "settings_file": str(self._settings.path) if self._live is not None else "",
         }
+        with contextlib.suppress(OSError):  # of an earlier life: its values may be old
+            self._settings.path.unlink()
         supervisor = Supervisor(
             WORKER_MODULE,
             self._ids,
@@ -143,6 +165,9 @@ class EmbeddedCluster:
         gc.freeze()  # what is loaded stays: later collections need not look at it
         gc.set_threshold(*GC_THRESHOLDS)
         place.write_mesh_file(data, endpoints)
+        if self._live is not None:
+            following = supervised(self._live.follow(), "configuration", log)
+            stack.callback(following.cancel)
         # The workers end first, so that the master still receives their reports.
         stack.push_async_callback(supervisor.stop)
 
@@ -188,6 +213,7 @@ class EmbeddedCluster:
                 cpu_percent=clock.CpuMeter().percent,
                 on_applied=lambda: outputs.committed(),
                 prepare=Vouching(log).prepare,
+                reload=self._reload,
             ),
         )
         stack.callback(master.close)
@@ -222,6 +248,70 @@ class EmbeddedCluster:
                 args = {"ref": str(row.job), "action": "pause", "run": row.run}
                 with contextlib.suppress(RefusedError):  # it has ended meanwhile
                     await self.ask("act", args)
+
+    # ------------------------------------------------------------ configuration
+
+    def follow_config(
+        self, config: Config, read: Callable[[], Config], files: Sequence[str]
+    ) -> None:
+        """Apply changes of the configuration while this runs. Call it before `async with`."""
+        self._worker |= {"labels": config.worker.labels, "log_level": config.log.level}
+        self._live = LiveConfig(
+            config,
+            NodeKind.EMBEDDED,
+            read=read,
+            files=files,
+            log=self._note_config,
+            apply=self._apply,
+        )
+
+    def reload(self) -> None:
+        """Read the configuration again, after SIGHUP."""
+        self._reload("")
+
+    def _reload(self, request: str) -> ReloadReport:
+        return ReloadReport() if self._live is None else self._live.reload(request)
+
+    def _note_config(self, name: str, detail: str) -> None:
+        if self._log is not None:
+            self._log(name, detail)
+
+    def _apply(self, changes: Changes) -> None:
+        config, worker = changes.config, changes.config.worker
+        assert self._log is not None and self._supervisor is not None
+        self._log.configure(as_text=False, level=config.log.level)
+        self._output_rights.allow(config.outputs.allow)
+        self._spec = {
+            **self._spec,
+            "slots": worker.slots,
+            "task_slots": worker.task_slots or default_task_slots(len(self._ids)),
+            "rate": worker.rate,
+            "bandwidth": worker.bandwidth,
+            "stuck_after": worker.stuck_after,
+            "rights": job_rights(config, owner=True),
+            "labels": worker.labels,
+            "log_level": config.log.level,
+        }
+        self._supervisor.use(self._spec)
+        settings = msgspec.structs.replace(live_settings(config), log_text=False)
+        try:
+            self._settings.write(SettingsNote(settings, place.MASTER))
+        except OSError as error:  # the workers keep the values they have until they end
+            self._log(SETTINGS_NOT_KEPT, f"{self._settings.path}: {error.strerror}")
+        if KeyUse.RENEWED in changes.uses:
+            self._renew_again = True
+            if self._renewal is None:
+                self._renewal = supervised(self._renew(), "renew", self._log)
+                self._stack.callback(self._renewal.cancel)
+
+    async def _renew(self) -> None:
+        assert self._supervisor is not None
+        try:
+            while self._renew_again:  # it may change while processes are replaced
+                self._renew_again = False
+                await self._supervisor.renew(self._spec)
+        finally:
+            self._renewal = None
 
     # ------------------------------------------------------------ what commands use
 

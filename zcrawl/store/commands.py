@@ -296,13 +296,15 @@ class JobChanged(msgspec.Struct, frozen=True):
 
 
 class TuneRun(msgspec.Struct, frozen=True):
-    """Change the pace of an active run by storing another spec."""
+    """Change what an active run does by storing another spec. A run that has `max_pages` pages
+    already is completed by it."""
 
     epoch: int
     request: str
     run: int
     spec: bytes
     client_action: ClientAction | None = None
+    now: float = 0.0
 
 
 class RunChanged(msgspec.Struct, frozen=True):

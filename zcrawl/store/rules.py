@@ -58,6 +58,11 @@ def max_pages_of(spec: bytes) -> int | None:
         raise StoreDataError(f"the job spec cannot be read: {error}", code=BAD_SPEC) from error
 
 
+def stored_max_pages(spec: bytes) -> int | None:
+    """Return `max_pages` of a spec that an active run has now."""
+    return _stored(spec).scope.max_pages
+
+
 def max_pages_per_host_of(spec: bytes) -> int | None:
     return _stored(spec).scope.max_pages_per_host
 

@@ -47,7 +47,11 @@ class OutputRights:
 
     def __init__(self, allow: tuple[str, ...] = (), *, owner: bool = False) -> None:
         self.owner = owner
-        self._prefixes = tuple(prefix_of(text) for text in allow)
+        self.allow(allow)
+
+    def allow(self, prefixes: tuple[str, ...]) -> None:
+        """Use these prefixes from now on, also for files that are opened later."""
+        self._prefixes = tuple(prefix_of(text) for text in prefixes)
 
     def settle(self, spec: JobSpec, given: Any) -> tuple[str, str] | None:
         """Check the outputs of a job and the one that the request names; return the latter.

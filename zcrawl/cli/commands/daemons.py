@@ -7,18 +7,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
-from zcrawl.errors import ConfigError
 from zcrawl.runtime import watchdog
-
-if TYPE_CHECKING:
-    from zcrawl.config import Config
-    from zcrawl.telemetry.logs.files import EventLog
 
 
 @click.command("master", cls=Command)
@@ -29,7 +24,8 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
     """Run a master of a cluster.
 
     Masters find each other and elect a leader through Consul; all state is in the database. Any
-    number may run; SIGTERM hands leadership over at once, SIGHUP reads the allow-list again.
+    number may run; SIGTERM hands leadership over at once. A changed configuration is used without a
+    restart: when its file changes, after SIGHUP, and after `zcrawl reload`.
     """
     from zcrawl.runtime.loop import run_async
 
@@ -50,10 +46,12 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
             coordinator=cluster.coordinator(config),
             open_store=lambda: cluster.open_store(config, create=create_database),
             look=lambda: cluster.registered(config, MemberRole.MASTER),
+            read=lambda: settings.again(node),
+            files=settings.config_files(),
         )
         return await _run_until_signal(
             master.run,
-            lambda: _reload(settings, node, master.reload, log),
+            master.reload,
             even_if_stuck=True,
         )
 
@@ -70,8 +68,8 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
 
     One process for each core, unless --processes says otherwise. It finds the masters through
     Consul, or through cluster.masters, and needs no open port. After SIGTERM it finishes its
-    requests and ends. After SIGHUP it reads the configuration again; if the limits changed, its
-    processes are restarted one by one.
+    requests and ends. A changed configuration is used without a restart: when its file changes,
+    after SIGHUP, and after `zcrawl reload`.
     """
     from zcrawl.runtime.loop import run_async
 
@@ -95,26 +93,13 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
             coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
             look=(lambda: cluster.registered(config, MemberRole.WORKER)) if in_consul else None,
             closed=settings.config_files(),
+            read=lambda: settings.again(node),
         )
-        return await _run_until_signal(
-            worker.run, lambda: _reload(settings, node, worker.reload, log)
-        )
+        return await _run_until_signal(worker.run, worker.reload)
 
     settings.require_cluster()
     warning = make_folder(settings.data)
     return run_async(run())
-
-
-def _reload(
-    settings: Settings, node: str | None, reload: Callable[[Config], None], log: EventLog
-) -> None:
-    """Read the files again; if one is wrong, log it and change nothing."""
-    try:
-        config = settings.again(node)
-    except ConfigError as error:
-        log("reload_refused", str(error))
-        return
-    reload(config)
 
 
 async def _run_until_signal(

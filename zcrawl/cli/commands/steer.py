@@ -1,5 +1,5 @@
-"""`zcrawl tune` changes the rate limit of a running job, `reassign` gives a host to another worker,
-`step-down` forces a failover. The console has keys for the same actions.
+"""`zcrawl tune` changes the pace and limits of a running job, `reassign` gives a host to another
+worker, `step-down` forces a failover. The console has keys for the same actions.
 """
 
 from __future__ import annotations
@@ -17,19 +17,35 @@ from zcrawl.errors import UsageError
 @click.option("--rate", type=click.FloatRange(0), help="Requests per second and host; 0: no limit.")
 @click.option("--concurrency", type=click.IntRange(1), help="Requests at the same time per host.")
 @click.option("--burst", type=click.IntRange(1), help="Requests that may start together.")
+@click.option("--depth", "max_depth", type=click.IntRange(0), help="Links of later pages only.")
+@click.option("--max-pages", type=click.IntRange(0), help="0: no limit.")
+@click.option("--max-pages-per-host", type=click.IntRange(0), help="0: no limit.")
+@click.option("--tag", "tags", multiple=True, help="Instead of the tags it has. Can be repeated.")
 @run_option
 @common
-def tune_command(settings: Settings, ref: str, run: int | None, **pace: float | None) -> int:
-    """Change a job's rate limit while it runs.
+def tune_command(
+    settings: Settings, ref: str, run: int | None, tags: tuple[str, ...], **values: float | None
+) -> int:
+    """Change a job's pace and limits while it runs.
 
-    The pace is stored with the run until the run ends. The next run has the job's own pace again.
+    The values are stored with the run until the run ends. The next run has the job's own values
+    again. Another depth counts for links that are found from now on. A run that has --max-pages
+    pages already ends.
     """
-    changes = {name: value for name, value in pace.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if tags:
+        changes["tags"] = list(tags)
     if not changes:
-        raise UsageError("nothing to change: give --rate, --concurrency or --burst")
+        raise UsageError(
+            "nothing to change: give --rate, --concurrency, --burst, --depth, --max-pages, "
+            "--max-pages-per-host or --tag"
+        )
     of_run = {} if run is None else {"run": run}
     reply = _ask(settings, "tune", {"ref": ref, **of_run, **changes})
-    shown = ", ".join(f"{name} {value:g}" for name, value in changes.items())
+    shown = ", ".join(
+        f"{name} {', '.join(value)}" if isinstance(value, list) else f"{name} {value:g}"
+        for name, value in changes.items()
+    )
     return _told(settings, reply, f"job {reply['job']}, run {reply['run']}: {shown}")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,10 +15,14 @@ from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zcrawl.cli.interrupt import Interrupt
     from zcrawl.model.snapshot import ClusterSnapshot, EmbeddedSnapshot
 
 JOIN_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.1
+TERMINAL: Final = "/dev/tty"  # that of this process; it cannot be opened when it is closed
 
 
 @click.command("up", cls=Command)
@@ -25,7 +31,8 @@ POLL_S: Final = 0.1
 def up_command(settings: Settings, workers: int | None) -> int:
     """Run a cluster on this machine that accepts jobs.
 
-    It continues jobs that were running, and stays until Ctrl-C or SIGTERM.
+    It continues jobs that were running, and stays until Ctrl-C or SIGTERM. A changed configuration
+    is used without a restart: when its file changes, after SIGHUP, and after `zcrawl reload`.
     """
     from zcrawl.cli import output
     from zcrawl.runtime.loop import run_async
@@ -46,7 +53,11 @@ async def _stay_up(settings: Settings, workers: int) -> int:
         cluster = EmbeddedCluster(
             settings.data, workers, blobs=settings.blobs(), **settings.worker_limits()
         )
+        cluster.follow_config(
+            settings.config, lambda: settings.again(None), settings.config_files()
+        )
         async with cluster:
+            _on_hangup(cluster.reload, interrupt)
             snapshot = await _joined(cluster, workers, interrupt)
             if settings.json:
                 output.print_json(msgspec.to_builtins(snapshot))
@@ -61,6 +72,28 @@ async def _stay_up(settings: Settings, workers: int) -> int:
     output.note("stopped; `zcrawl up` continues from here")
     sys.stderr.flush()
     return 0
+
+
+def _on_hangup(reload: Callable[[], None], interrupt: Interrupt) -> None:
+    """SIGHUP means a reload, and also that the terminal was closed: then the cluster ends."""
+
+    had_terminal = _has_terminal()
+
+    def hung_up() -> None:
+        if had_terminal and not _has_terminal():
+            interrupt.press()
+        else:
+            reload()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open(TERMINAL, os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 async def _joined(cluster: Any, workers: int, interrupt: Any) -> EmbeddedSnapshot:

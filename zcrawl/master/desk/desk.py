@@ -405,7 +405,16 @@ class Desk:
         pending.count = int(run.spec != spec)
         client_action = self._client_action(pending, now)
         effects.append(
-            Execute(TuneRun(self._state.epoch, client_action.request, run.id, spec, client_action))
+            Execute(
+                TuneRun(
+                    self._state.epoch,
+                    client_action.request,
+                    run.id,
+                    spec,
+                    client_action,
+                    client_action.at,
+                )
+            )
         )
 
     def _client_action(self, pending: Pending, now: float) -> ClientAction:
@@ -426,6 +435,15 @@ class Desk:
     def _set_drain(self, on: bool, pending: Pending, now: float, effects: MasterEffects) -> None:
         client_action = self._client_action(pending, now)
         effects.append(Execute(self._intents.drain(pending.args, on, client_action)))
+
+    def reload(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        """Let nodes read their configuration again. `reloaded` shows who has answered."""
+        request = actions.begin_reload(self._state, pending.args, now)
+        self._reply(pending, self._state.reloads.view(request), effects)
+
+    def reloaded(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        view = self._state.reloads.view(pending.args.text("reload"))
+        self._reply(pending, view, effects)
 
     def step_down(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         data = actions.step_down(self._state, pending.args)

@@ -34,7 +34,7 @@ _SEEDS: Final = Argument(
     "seeds", Type.LIST, required=True, about="at most 1,000, with 500,000 characters"
 )
 _PACE: Final = (
-    Argument("rate", Type.NUMBER, about="one of these three at least"),
+    Argument("rate", Type.NUMBER, about="one of these at least"),
     Argument("concurrency", Type.INTEGER),
     Argument("burst", Type.INTEGER),
 )
@@ -216,10 +216,14 @@ declare(
     _REF,
     _RUN,
     *_PACE,
+    Argument("max_depth", Type.INTEGER),
+    Argument("max_pages", Type.INTEGER, about="0: no limit"),
+    Argument("max_pages_per_host", Type.INTEGER, about="0: no limit; of a run that has one"),
+    Argument("tags", Type.LIST, about="instead of those it has"),
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.tune),
-    answer="as act; the run's spec has the new pace, workers get it with their next ASSIGN",
+    answer="as act; the run's spec has the new values, and workers are told at once",
     audited=True,
 )
 declare(
@@ -258,6 +262,25 @@ declare(
     handler=LeaderAction(lambda desk: desk.step_down),
     answer="leader, epoch, now; the leader of that epoch gives up the lock",
     audited=True,
+)
+
+declare(
+    "reload",
+    Argument("reload", Type.TEXT, required=True, about="id that the client chose"),
+    Argument("node", Type.TEXT, default="", about="else all nodes"),
+    right=Right.OPERATOR,
+    repeat=Repeat.SAME_ID,
+    handler=LeaderAction(lambda desk: desk.reload),
+    answer="as reloaded; each node reads its own configuration again",
+    audited=True,
+)
+declare(
+    "reloaded",
+    Argument("reload", Type.TEXT, required=True, about="its id"),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderAction(lambda desk: desk.reloaded),
+    answer="began, waiting: processes without an answer; nodes: what changed on each",
 )
 
 # ---------------------------------------------------------------- the leader's memory

@@ -26,6 +26,7 @@ from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
 from zcrawl.model.log_event import FORWARD_FAILED, Log
 from zcrawl.model.reasons.cluster import MACHINE_ERROR
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
+from zcrawl.model.reload_report import ReloadReport, refused
 from zcrawl.model.snapshot import ClusterSnapshot
 from zcrawl.runtime.loop import in_full, tell_unhandled
 from zcrawl.store.commands import Applied, Command, CommandOutcome
@@ -54,6 +55,8 @@ class MasterProcess(msgspec.Struct, frozen=True, kw_only=True):
     # Adds to a submission what has to be asked of the world before it is judged.
     prepare: Prepare | None = None
     on_applied: Callable[[], None] = lambda: None  # results were committed
+    # Reads the configuration again, for a request of the leader; each request once.
+    reload: Callable[[str], ReloadReport] = lambda request: ReloadReport()
     on_step_down: Callable[[str], None] | None = None  # None: it leads again, as nobody else could
 
 
@@ -79,6 +82,7 @@ class MasterLoop:
         self._late_s = 0.0  # since then, at worst
         self._on_applied = process.on_applied
         self._peers = peers
+        self._reload = process.reload
         self._on_step_down = process.on_step_down or self._lead_again
         self._loop = asyncio.get_running_loop()
         self._planned: asyncio.TimerHandle | None = None
@@ -271,6 +275,8 @@ class MasterLoop:
                 self._reply(client, reply)
             case m.StepDown(reason):
                 self._on_step_down(reason)
+            case m.ReloadConfig(request):
+                self._reload_config(request)
             case m.Note():
                 self._note_of_machine(effect)
             case m.LeadershipBegan():
@@ -279,6 +285,15 @@ class MasterLoop:
                 self.takeover_error = reason
             case _:
                 assert_never(effect)
+
+    def _reload_config(self, request: str) -> None:
+        try:
+            report = self._reload(request)
+        except Exception as error:  # a bug: the operator sees it, and this master goes on
+            self.note(MACHINE_ERROR, traceback.format_exc())
+            report = refused(in_words(error))
+        # Not now: the effects of the event that asked for it are still being carried out.
+        self._loop.call_soon(self.handle, m.ConfigReloaded(request, report))
 
     def _execute(self, command: Command) -> None:
         def then(outcome: CommandOutcome | StoreError) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED, UNSEEN_RUNS
 from zcrawl.model.reasons.failure import QUARANTINED
-from zcrawl.model.reasons.skip import CANCELLED, DELETED
+from zcrawl.model.reasons.skip import CANCELLED, DELETED, MAX_PAGES
 from zcrawl.model.states import JobState, RequestState, RunState
 from zcrawl.store.commands import (
     BeginRuns,
@@ -27,7 +27,14 @@ from zcrawl.store.commands import (
     Swept,
     TuneRun,
 )
-from zcrawl.store.rules import MISSING_STATUSES, crash_detail, is_unseen, job_reply, skip_reason
+from zcrawl.store.rules import (
+    MISSING_STATUSES,
+    crash_detail,
+    is_unseen,
+    job_reply,
+    skip_reason,
+    stored_max_pages,
+)
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store import intents
 from zcrawl.testing.store.known import forget, remember_unasked
@@ -124,7 +131,9 @@ def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended:
         return RunChanged(RUN_ENDED, run.row())
-    run.spec = command.spec
+    run.spec, run.max_pages = command.spec, stored_max_pages(command.spec)
+    if run.max_pages is not None and run.done >= run.max_pages:
+        tables.end(run, RunState.COMPLETED, MAX_PAGES, command.now)
     once.keep_run_reply(tables, command.client_action, run)
     return RunChanged("", run.row())
 
