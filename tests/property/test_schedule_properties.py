@@ -184,6 +184,13 @@ def test_a_child_uses_each_run_of_its_parents_at_most_once(
             jobs = {finished[run][0] for run in firing.parents}
             assert jobs == set(parents) if mode == "all" else jobs <= set(parents)
             unused = [run for run in unused if run.run not in used]
+            if mode == "all":
+                assert not any(
+                    matches(parent, run.outcome)
+                    for run in unused
+                    for parent in after
+                    if parent.job == run.job
+                )
     matching = [
         run.job
         for run in unused
