@@ -37,6 +37,8 @@ class FinishedRun(msgspec.Struct, frozen=True):
     job: str  # the parent's name
     run: int
     outcome: str  # success | failure | end: completed, failed, or ended in another way
+    chain: int = 0  # the run that began its chain; 0: it did itself
+    params: bytes = b""  # JSON; what it hands on
 
 
 class DependencyFiring(msgspec.Struct, frozen=True):

@@ -108,6 +108,11 @@ JOB_ARCHIVED: Final = refusal(
     "The job is archived, so it starts no run.",
     "`zcrawl archive JOB --undo` takes it back.",
 )
+JOB_CHANGED: Final = refusal(
+    "job_changed",
+    "The job was changed or paused while its schedule was about to start a run.",
+    "Nothing: the leader looks at the job as it is now.",
+)
 SPREAD: Final = refusal(
     "spread",
     "The host is shared by several workers, so it cannot be given to one.",
