@@ -146,6 +146,17 @@ def test_the_older_runs_end_in_the_same_transaction(world: World) -> None:
     assert states(world, job) == [RunState.PENDING, RunState.CANCELLED]
 
 
+def test_a_run_does_not_start_beside_one_that_the_leader_does_not_know(world: World) -> None:
+    """It decided without it: a submission whose answer was lost, for example."""
+    job = scheduled(world).job
+    first = fire(world, job, beside=()).row
+    assert first is not None
+    refused = fire(world, job, due=2 * DUE, beside=())
+    assert (refused.refused, refused.row) == ("run_is_alive", None)
+    assert fire(world, job, due=2 * DUE, beside=(first.id,)).row is not None
+    assert fire(world, job, due=3 * DUE).row is not None
+
+
 def test_a_run_that_cannot_start_is_stored_as_failed(world: World) -> None:
     """Its due time is dealt with, and people see why nothing happened."""
     job = scheduled(world).job

@@ -247,6 +247,8 @@ class FireJob(msgspec.Struct, frozen=True):
     canonical: int = 1
     start_facts: StartFacts = StartFacts()
     cancels: tuple[int, ...] = ()  # live runs that are cancelled in the same transaction
+    # The live runs that the leader decided with; refused if there is another. None: any may live.
+    beside: tuple[int, ...] | None = None
     due: DueMark | None = None  # None: it is not about a due time
     used: tuple[int, ...] = ()  # runs of parents
     feed_run: int = 0  # whose items are seeds; 0: the newest completed run of `seeds_from.job`
@@ -255,7 +257,7 @@ class FireJob(msgspec.Struct, frozen=True):
 
 
 class JobFired(msgspec.Struct, frozen=True):
-    """Outcome of FireJob. `refused`: no_such_job, job_changed."""
+    """Outcome of FireJob. `refused`: no_such_job, job_changed, run_is_alive."""
 
     refused: str
     definition: DefinitionRow | None  # the job as it is now

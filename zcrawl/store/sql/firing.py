@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import islice
 
-from zcrawl.model.reasons.cluster import JOB_CHANGED, NO_SUCH_JOB
+from zcrawl.model.reasons.cluster import JOB_CHANGED, NO_SUCH_JOB, RUN_IS_ALIVE
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.states import JobState, RunState
 from zcrawl.schedule.dependencies import FinishedRun
@@ -38,6 +38,8 @@ def fire_job(session: Session, command: FireJob) -> JobFired:
         return JobFired("", job, repeated=True)
     if job.state is not JobState.ACTIVE or job.version != command.version:
         return JobFired(JOB_CHANGED, job)
+    if command.beside is not None and _live_runs(session, job.id) - {*command.beside}:
+        return JobFired(RUN_IS_ALIVE, job)
     job = save_due(session, job, command.due, command.note)
     if not command.start:
         _use(session, command, 0)
@@ -59,6 +61,11 @@ def fire_job(session: Session, command: FireJob) -> JobFired:
     rows = admit(session, ids, run, [(seed, 0) for seed in command.seeds], command.now)
     hosts = host_rows(session, (row.host for row in rows))
     return JobFired("", job, run.row(), rows, hosts, cancelled)
+
+
+def _live_runs(session: Session, job: int) -> set[int]:
+    select = "SELECT id FROM runs WHERE job = ? AND state IN ('pending', 'running', 'paused')"
+    return {id for (id,) in session.all(select, (job,))}
 
 
 def _is_used(session: Session, command: FireJob) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zcrawl.model.reasons.cluster import JOB_CHANGED, NO_SUCH_JOB
+from zcrawl.model.reasons.cluster import JOB_CHANGED, NO_SUCH_JOB, RUN_IS_ALIVE
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import CANCELLED
 from zcrawl.model.states import JobState, RunState
@@ -71,6 +71,9 @@ def fire_job(tables: Tables, command: FireJob) -> JobFired:
         return JobFired("", job.row(), repeated=True)
     if job.state is not JobState.ACTIVE or job.version != command.version:
         return JobFired(JOB_CHANGED, job.row())
+    live = {run.id for run in tables.runs.values() if run.job is job and not run.state.ended}
+    if command.beside is not None and live - {*command.beside}:
+        return JobFired(RUN_IS_ALIVE, job.row())
     if command.due is not None:
         job.due_done, job.due_held = command.due.done, command.due.held
     job.due_note = command.note or job.due_note
