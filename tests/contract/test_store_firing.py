@@ -224,7 +224,7 @@ def test_a_run_may_have_another_spec_than_its_job(world: World) -> None:
 
 def finished(world: World, url: str, how: Any = DONE, name: str = "lists", **changes: Any) -> int:
     """A run of a parent that has ended; its one page has an item."""
-    mode = "new" if world.ask(ReadJobNames(), JobNames).present.isdisjoint({name}) else "again"
+    mode = "again" if name in world.ask(ReadJobNames(), JobNames).parents else "new"
     run = world.submit(url, name=name, mode=mode, **changes)
     item = msgspec.json.encode({"url": f"{url}/item"})
     more: dict[str, Any] = {"items": (item,)} if how is DONE else {"reason": "timeout"}
@@ -310,11 +310,14 @@ def test_a_chain_is_read_from_any_of_its_runs(world: World) -> None:
 
 
 def test_the_names_of_jobs_are_read(world: World) -> None:
-    """Deleted ones apart, unless a job has the name again."""
+    """With their parents, also of paused ones; deleted ones apart, unless a job has the name."""
     for name in ("a", "b"):
         world.change_job(world.submit(A, name=name).job, JobState.DELETED)
     world.submit(name="b", start=False)
-    assert world.ask(ReadJobNames(), JobNames) == JobNames(frozenset({"b"}), frozenset({"a"}))
+    child = world.submit(name="child", spec=CHILD, start=False).job
+    world.change_job(child, JobState.PAUSED)
+    names = JobNames({"b": (), "child": ("lists",)}, frozenset({"a"}))
+    assert world.ask(ReadJobNames(), JobNames) == names
 
 
 # ---------------------------------------------------------------- items as seeds

@@ -65,8 +65,8 @@ class ScheduledWorld(World):
             self._spec("child", after),
             self._spec("last", last),
         ]
-        first, last = (int(moment) for moment in moments)
-        self.due = [float(due) for due in range(first, last + 1, EVERY_S)]
+        begin, stop = (int(moment) for moment in moments)
+        self.due = [float(due) for due in range(begin, stop + 1, EVERY_S)]
         for spec in self.specs:
             self.at(0.05, lambda spec=spec: self._submit(spec))  # type: ignore[misc]
 

@@ -18,14 +18,15 @@ from typing import Any, Final
 
 import msgspec
 
-from zcrawl.errors import BadUrl, StoreError
-from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of
+from zcrawl.errors import JobError, RefusedError, StoreError
+from zcrawl.frontier.url import CanonicalRules
+from zcrawl.master.desk import seeds as seed_lists
 from zcrawl.master.events import Ask, Execute, MasterEffects, Note
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.model.rows import NewLink
+from zcrawl.model.spec import JobSpec
 from zcrawl.store.commands import AdmitFed, KnownAdmitted
 from zcrawl.store.queries import ItemRow, Items, ReadItems
-from zcrawl.submit.url_logins import refuse_login
 
 LEAST_ITEMS: Final = 20  # read at once
 MOST_ITEMS: Final = 1_000
@@ -76,12 +77,12 @@ class Feeding:
         # So that the next chunk has about as many bytes as are allowed, and not more.
         fitting = MOST_BYTES * max(1, len(rows)) // max(1, size)
         self._limit = max(LEAST_ITEMS, min(MOST_ITEMS, 2 * self._limit, fitting))
-        links, lost = _links(rows, active.spec.seeds_from.field, active.rules)
+        links, lost = _links(rows, active.spec, active.rules)
         if lost:
             text = f"run {run}: {lost} items of run {query.run} have no URL in "
             text += repr(active.spec.seeds_from.field)
             effects.append(Note("seeds_left_out", text, run))
-        hosts = tuple(sorted({link.origin.partition("://")[2] for link in links}))
+        hosts = seed_lists.netlocs(links)
         upto = rows[-1].id if rows else query.after
         utc = self._state.utc(now)
         command = AdmitFed(self._state.epoch, run, query.after, upto, links, hosts, last, utc)
@@ -113,23 +114,23 @@ def _affordable(rows: list[ItemRow]) -> list[ItemRow]:
 
 
 def _links(
-    rows: list[ItemRow], field: str, rules: CanonicalRules
+    rows: list[ItemRow], spec: JobSpec, rules: CanonicalRules
 ) -> tuple[tuple[NewLink, ...], int]:
     """Return the seeds of these items, each once, and how many items have none."""
+    field = spec.seeds_from.field
     links: dict[bytes, NewLink] = {}
     lost = 0
     for row in rows:
         urls = _urls(row.data, field)
-        found = False
+        has_seed = False
         for url in urls[:MOST_SEEDS]:
             try:
-                canonical = canonicalize(url, rules)
-                refuse_login(url)
-            except BadUrl:
+                (link,) = seed_lists.read([url], rules, takes_ids=spec.takes_ids)
+            except (JobError, RefusedError):
                 continue
-            key, found = rules.key(canonical), True
-            links.setdefault(key, NewLink(canonical, key, origin_of(canonical), 0))
-        lost += not found
+            links.setdefault(link.key, link)
+            has_seed = True
+        lost += not has_seed
     return tuple(links.values()), lost
 
 

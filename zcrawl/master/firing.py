@@ -132,19 +132,6 @@ class Firing:
             if not self._children[parent.job]:
                 del self._children[parent.job]
 
-    def graph(self) -> dict[str, tuple[str, ...]]:
-        """Return the parents of each job that has some, by name."""
-        return {
-            job.row.name: tuple(parent.job for parent in job.schedule.after)
-            for job in self._jobs.values()
-        }
-
-    def next_start(self, id: int, now: float) -> float | None:
-        """Return when the next run of a job starts by its times, as UTC; None: never."""
-        job = self._jobs.get(id)
-        due = None if job is None else due_after(job.times, self._state.utc(now))
-        return None if job is None or due is None else job.start_of(due)
-
     # ------------------------------------------------------------ time
 
     def next_wakeup(self) -> float:

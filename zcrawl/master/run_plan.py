@@ -19,10 +19,11 @@ from zcrawl.master.leader_state import LeaderState
 from zcrawl.model.reasons.failure import NOT_STARTED
 from zcrawl.model.reasons.reason import with_detail
 from zcrawl.model.rows import NewLink
-from zcrawl.model.spec import CRAWL
+from zcrawl.submit.code import begins_by_itself
 from zcrawl.submit.params import filled
 from zcrawl.submit.private import with_right
 from zcrawl.submit.read import to_json
+from zcrawl.submit.shell_rights import with_shell_right
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import check
 
@@ -40,14 +41,15 @@ class RunPlan(msgspec.Struct, frozen=True):
 def planned_run(state: LeaderState, stored: bytes, values: Mapping[str, str]) -> RunPlan:
     """Return what a run of this job with these parameters begins with."""
     try:
-        spec = check_right(stored, state.allow_code)
+        spec = check_right(stored, state.allow_code, state.shell)
         if spec.params:
             spec = filled(spec, values)
             check(spec)
+            with_shell_right(spec, state.shell)
         spec = with_right(spec, (), state.allow_private)
         state.outputs.settle(spec, None)
         rules = canonical_rules(spec.scope, CANONICAL_VERSION)
-        seeds = seed_lists.read(list(spec.seeds), rules)
+        seeds = seed_lists.read(list(spec.own_seeds), rules, takes_ids=spec.takes_ids)
         hosts = seed_lists.netlocs(seeds)
         seeds += tuple(
             link.as_sitemap() for link in seed_lists.read(list(spec.sitemaps.urls), rules)
@@ -55,7 +57,7 @@ def planned_run(state: LeaderState, stored: bytes, values: Mapping[str, str]) ->
     except ZcrawlError as error:
         return RunPlan(stored, failure=_refusal(str(error)))
     fed = bool(spec.seeds_from.job)
-    if spec.spider or (spec.kind != CRAWL and not seeds and not fed):
+    if spec.spider or (begins_by_itself(spec, seeds) and not fed):
         seeds += (seed_lists.start(rules),)
     if not seeds and not fed:
         return RunPlan(stored, failure=_refusal("the job has no seeds of its own"))

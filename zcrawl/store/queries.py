@@ -33,12 +33,12 @@ class ListJobs(msgspec.Struct, frozen=True):
 
 
 class ReadJobNames(msgspec.Struct, frozen=True):
-    """Read the names of all jobs, deleted ones too, as long as they have rows."""
+    """Read the names of all jobs with the parents of each, to check those of a submission."""
 
 
 class JobNames(msgspec.Struct, frozen=True):
-    present: frozenset[str]
-    deleted: frozenset[str]
+    parents: dict[str, tuple[str, ...]]  # of each job, archived and paused ones too
+    deleted: frozenset[str]  # names that no job has any more, as long as they have rows
 
 
 class ReadParents(msgspec.Struct, frozen=True):
@@ -109,6 +109,9 @@ class JobRow(msgspec.Struct, frozen=True):
     version: int = 1
     owner: str = ""
     updated_at: float = 0.0
+    schedule_from: float = 0.0
+    due_held: float | None = None
+    due_note: str = ""
 
 
 def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
@@ -123,6 +126,9 @@ def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
         job.version,
         job.owner,
         job.updated_at,
+        job.schedule_from,
+        job.due_held,
+        job.due_note,
     )
 
 

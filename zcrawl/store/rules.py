@@ -130,6 +130,11 @@ def is_scheduled(spec: bytes) -> bool:
     return schedule_of(spec) != Schedule()
 
 
+def parents_in(spec: bytes) -> tuple[str, ...]:
+    """Return the names of a job's parents; empty for an empty spec."""
+    return tuple(parent.job for parent in schedule_of(spec).after) if spec else ()
+
+
 def seeds_from_of(spec: bytes) -> SeedsFrom:
     return _stored(spec).seeds_from
 

@@ -11,7 +11,7 @@ name itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -103,10 +103,10 @@ def merged(spec: JobSpec, values: Mapping[str, str]) -> dict[str, str]:
     a key that the job does not declare."""
     for key, value in values.items():
         if key not in spec.params:
+            names = f"it has {', '.join(spec.params)}" if spec.params else "it has none"
+            hint = _hint(key, spec.params) or f"; {names}"
             raise JobError(
-                f"--set {key[:70]}: the job has no such parameter{_hint(key, spec.params)}; "
-                + (f"it has {', '.join(spec.params)}" if spec.params else "it has none"),
-                code=BAD_PARAMS,
+                f"--set {key[:70]}: the job has no such parameter{hint}", code=BAD_PARAMS
             )
         _check_value(f"params.{key}", value)
     return {**spec.params, **values}
@@ -129,6 +129,13 @@ def filled(spec: JobSpec, values: Mapping[str, str]) -> JobSpec:
         if section not in _NEVER_FILLED:
             plain[section] = _replaced(value, lambda text: _filled_text(text, values))
     return msgspec.convert({**plain, "params": {}}, JobSpec)
+
+
+def filled_seeds(spec: JobSpec, seeds: Iterable[Any], values: Mapping[str, str]) -> list[Any]:
+    """Return seeds with their references replaced, also those that are not part of the spec. What
+    is not a text is left as it is, for the check of seeds."""
+    values = {**spec.params, **values}
+    return [_filled_text(seed, values) if isinstance(seed, str) else seed for seed in seeds]
 
 
 def _filled_text(text: str, values: Mapping[str, str]) -> str:

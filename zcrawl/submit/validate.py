@@ -40,7 +40,6 @@ from zcrawl.submit.tags import check_tags
 from zcrawl.submit.tasks import check_command_length, check_tasks
 from zcrawl.text.patterns import lazy_pattern
 
-
 # What other crawlers call it.
 FOREIGN_KEYS: Final = {
     "allowed_domains": "scope.hosts",

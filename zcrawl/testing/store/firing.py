@@ -24,6 +24,7 @@ from zcrawl.store.rules import (
     max_pages_of,
     outcome_of,
     outputs_of,
+    parents_in,
     seeds_from_of,
     states_of,
     was_dealt_with,
@@ -115,9 +116,9 @@ def admit_fed(tables: Tables, command: AdmitFed) -> KnownAdmitted:
 
 
 def job_names(tables: Tables) -> JobNames:
-    jobs = tables.jobs.values()
-    present = frozenset(job.name for job in jobs if job.state is not JobState.DELETED)
-    return JobNames(present, frozenset(job.name for job in jobs) - present)
+    live = [job for job in tables.jobs.values() if job.state is not JobState.DELETED]
+    parents = {job.name: parents_in(job.spec if job.schedule_from else b"") for job in live}
+    return JobNames(parents, frozenset(job.name for job in tables.jobs.values()) - parents.keys())
 
 
 def read_parents(tables: Tables, query: ReadParents) -> ParentRuns:
