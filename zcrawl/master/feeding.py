@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from zcrawl.errors import JobError, RefusedError, StoreError
+from zcrawl.errors import StoreError, ZcrawlError
 from zcrawl.frontier.url import CanonicalRules
 from zcrawl.master.desk import seeds as seed_lists
 from zcrawl.master.events import Ask, Execute, MasterEffects, Note
@@ -126,7 +126,7 @@ def _links(
         for url in urls[:MOST_SEEDS]:
             try:
                 (link,) = seed_lists.read([url], rules, takes_ids=spec.takes_ids)
-            except (JobError, RefusedError):
+            except ZcrawlError:  # not a URL, or not an id of a task
                 continue
             links.setdefault(link.key, link)
             has_seed = True

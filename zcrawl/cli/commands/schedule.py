@@ -97,7 +97,7 @@ def why_none(view: dict[str, Any]) -> str:
 @click.argument("ref", metavar="ID|NAME")
 @common
 def pause_command(settings: Settings, ref: str) -> int:
-    """Let a job start nothing by itself. Its live runs go on."""
+    """Let a job start nothing by itself. Its live runs continue."""
     from zcrawl.cli.commands.runs import change_job
 
     return change_job(settings, ref, "paused")
