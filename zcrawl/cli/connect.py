@@ -22,17 +22,20 @@ from zcrawl.model.states import RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
     NEWEST,
+    ChainRuns,
     FindJob,
     JobList,
     JobRow,
     JobVersions,
     ListJobs,
+    ReadChain,
     ReadRuns,
     ReadVersions,
     RunRows,
     Tallies,
     TallyRows,
 )
+from zcrawl.telemetry.schedules import chain_view, schedule_view
 from zcrawl.telemetry.views import (
     LiveRun,
     chosen_run,
@@ -45,6 +48,7 @@ from zcrawl.telemetry.views import (
 )
 from zcrawl.text.spelling import near_names
 
+MOST_CHAIN: Final = 500  # runs of a chain
 AWAY: Final = StoreUnavailable.code
 MOST_NAMES: Final = 10  # jobs that a message lists
 STOPPED: Final = "stopped"  # a state that only views have; it is never stored
@@ -163,9 +167,9 @@ def _stored_job(store: Store, row: JobRow, run: int | None) -> dict[str, Any]:
     if not present_runs(row) and run is None:
         return job_view(row, None, None, time.time())
     shown = chosen_run(row, run)
-    tallies = store.query(Tallies(shown.id))
-    assert isinstance(tallies, TallyRows)
-    return stopped(job_view(row, tallies, None, time.time(), shown))
+    tallies, chain = store.query(Tallies(shown.id)), store.query(ReadChain(shown.id, MOST_CHAIN))
+    assert isinstance(tallies, TallyRows) and isinstance(chain, ChainRuns)
+    return stopped(job_view(row, tallies, None, time.time(), shown)) | chain_view(chain.rows)
 
 
 async def runs(settings: Settings, ref: str, limit: int) -> dict[str, Any]:
@@ -181,6 +185,21 @@ async def runs(settings: Settings, ref: str, limit: int) -> dict[str, Any]:
             assert isinstance(outcome, RunRows)
             rows = outcome.rows
     return {"runs": [stopped(run_listed(row, LiveRun(), time.time())) for row in rows]}
+
+
+async def schedules(settings: Settings, ref: str = "", limit: int = 1) -> dict[str, Any]:
+    """Return the schedules of all jobs that have one, or of one job, under `jobs`."""
+    if is_live(settings):
+        async with running(settings) as ask:
+            return await ask("schedule", {"limit": limit} | ({"ref": ref} if ref else {}))
+    with contextlib.closing(open_database(settings)) as store:
+        if ref:
+            rows = [find_job(store, ref)]
+        else:
+            listed = store.query(ListJobs())
+            assert isinstance(listed, JobList)
+            rows = [row for row in listed.jobs if is_visible(row) and row.schedule_from]
+    return {"jobs": [schedule_view(row, time.time(), limit) for row in rows]}
 
 
 async def versions(settings: Settings, ref: str) -> dict[str, Any]:

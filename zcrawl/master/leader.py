@@ -37,6 +37,8 @@ from zcrawl.master.events import (
     RightsChanged,
     StepDown,
 )
+from zcrawl.master.feeding import Feeding
+from zcrawl.master.firing import Firing
 from zcrawl.master.history_keeper import HistoryKeeper
 from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.master.membership import Membership
@@ -79,6 +81,7 @@ from zcrawl.model.states import JobState, RunState
 from zcrawl.model.vitals import Vitals
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitFed,
     AdmitKnown,
     Applied,
     ApplyResults,
@@ -90,10 +93,12 @@ from zcrawl.store.commands import (
     CountCrash,
     CrashCounted,
     ExtendLease,
+    FireJob,
     Forget,
     Forgotten,
     GrantHosts,
     JobChanged,
+    JobFired,
     KnownAdmitted,
     Loaded,
     Reload,
@@ -104,16 +109,21 @@ from zcrawl.store.commands import (
     SetDrain,
     SetWish,
     SubmitJob,
+    Submitted,
     Sweep,
     Swept,
     TuneRun,
 )
 from zcrawl.store.queries import (
     FailureGroupRows,
+    Items,
     KnownPages,
+    ParentRuns,
     ReadEpoch,
     ReadFailureGroups,
+    ReadItems,
     ReadKnown,
+    ReadParents,
     Refill,
     StoredEpoch,
 )
@@ -179,6 +189,8 @@ class Leader:
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
         self.recall = Recall(self.state)
+        self.feeding = Feeding(self.state)
+        self.firing = Firing(self.state)
         self.refusals = Refusals(self.state)
         self.run_limits = RunLimits(self.state)
         self.pruning = Pruning(self.state, now)
@@ -199,6 +211,8 @@ class Leader:
             stream.moved_at = loaded.moved.get(key, 0.0)
         self.state.load(loaded, now, [])
         self.desk.inherit(loaded)
+        self._notes: MasterEffects = []  # of the takeover
+        self.firing.load(loaded.jobs, now, self._notes)
         self.state.watch.note("leader", f"{me} leads in epoch {loaded.epoch}", utc)
         inherit(self.state, loaded, alone=alone, now=now)
         runs = self.state.runs.active.values()
@@ -228,6 +242,11 @@ class Leader:
                     self._on_refilled(outcome, tag, now)
                 elif isinstance(query, ReadKnown) and isinstance(outcome, KnownPages):
                     self.recall.read_done(query, tag, outcome, now, effects)
+                elif isinstance(query, ReadParents) and isinstance(outcome, ParentRuns):
+                    self.firing.parents_read(query, tag, outcome, now, effects)
+                elif self.feeding.owns(tag) and isinstance(query, ReadItems):
+                    assert isinstance(outcome, Items)
+                    self.feeding.read_done(query, outcome, now, effects)
                 elif isinstance(query, ReadFailureGroups) and isinstance(outcome, FailureGroupRows):
                     self.state.watch.failures.read_done(query, outcome, now)
                 elif isinstance(outcome, StoredEpoch):
@@ -242,6 +261,10 @@ class Leader:
                         self.state.frontier.refill_failed(query.lanes)
                 elif isinstance(query, ReadKnown):
                     self.recall.read_failed(tag, error, now, effects)
+                elif isinstance(query, ReadParents):
+                    self.firing.parents_failed(query, tag, now)
+                elif self.feeding.owns(tag):
+                    self.feeding.read_failed(error, now, effects)
                 elif isinstance(query, ReadFailureGroups):
                     self.state.watch.failures.read_failed(now)
                 elif isinstance(query, ReadEpoch):
@@ -269,6 +292,7 @@ class Leader:
         """Return the next moment at which a tick can do something."""
         state = self.state
         moments = [now + 0.5, self._snapshot_at, self.commits.next_wakeup()]
+        moments.append(self.firing.next_wakeup())
         moments.extend(moment for moment, _ in self._again)
         if now + LEASE_MARGIN_S <= self._lease_until:
             moments.append(self._beat_at)
@@ -342,6 +366,7 @@ class Leader:
             case Reload(), Loaded():
                 self.commits.reloaded(outcome, now)
                 state.load(outcome, now, effects)
+                self.firing.load(outcome.jobs, now, effects)
             case GrantHosts(), _:
                 state.planner.owners_stored(command.owners)
             case ExtendLease(), _:
@@ -370,11 +395,27 @@ class Leader:
             case AdmitKnown(), KnownAdmitted():
                 if self.recall.admitted(outcome, now, effects):
                     self.commits.reload(now, effects)
+            case AdmitFed(), KnownAdmitted():
+                if self.feeding.admitted(outcome, now, effects):
+                    self.commits.reload(now, effects)
+            case FireJob(), JobFired():
+                if self.firing.fired(command, outcome, now, effects):
+                    self.commits.reload(now, effects)
             case _:
                 self._failures_changed(command, outcome)
                 self._uncertain.discard(request_of(command))
                 if self.desk.done(command, outcome, now, effects):
                     self.commits.reload(now, effects)
+                self._definition_changed(outcome, now, effects)
+
+    def _definition_changed(
+        self, outcome: CommandOutcome, now: float, effects: MasterEffects
+    ) -> None:
+        """Let the schedule follow a job that a client has stored or changed."""
+        if isinstance(outcome, Submitted) and outcome.definition is not None:
+            self.firing.put(outcome.definition, now, effects)
+        elif isinstance(outcome, JobChanged) and outcome.row is not None:
+            self.firing.put(outcome.row, now, effects)
 
     def _failures_changed(self, command: Command, outcome: CommandOutcome) -> None:
         """Keep the groups of failed requests true, for displays."""
@@ -406,6 +447,9 @@ class Leader:
                 self._repeat(command, now)
             case SaveHistory():
                 self.history.failed(command, error)
+            case FireJob():
+                if self.firing.failed(command, error, now, effects):
+                    self._repeat(command, now)
             case (SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()) | (
                 SetWish() | ChangeJob()
             ):
@@ -455,6 +499,10 @@ class Leader:
         self._refill(now, effects)
         self._sweep(effects)
         self.recall.tick(now, effects)
+        self.feeding.tick(now, effects)
+        effects.extend(self._notes)
+        self._notes.clear()
+        self.firing.tick(now, effects)
         self.refusals.tick(now, effects)
         self.run_limits.tick(now, effects)
         self.pruning.tick(now, effects)

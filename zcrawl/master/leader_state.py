@@ -100,6 +100,8 @@ class LeaderState:
         self.recalls: dict[
             int, None
         ] = {}  # runs that must still admit pages known from earlier runs
+        self.feeds: dict[int, None] = {}  # runs that must still admit items of another run
+        self.run_ends: list[RunRow] = []  # runs whose end `firing` has not seen
         self.counters: Counter[str] = Counter()
         self.beat_soon = False  # a worker has just joined: the next BEAT must not wait
         self.ended: dict[int, RunRow] = {}  # recently ended runs, for displays
@@ -194,6 +196,7 @@ class LeaderState:
         for run in self.runs.active.keys() - {row.id for row in loaded.runs}:
             self.runs.forget(run)
             self.recalls.pop(run, None)
+            self.feeds.pop(run, None)
             self._end_run(run, now, effects)
         for host in loaded.hosts:
             self._load_host(host, now)
@@ -251,6 +254,10 @@ class LeaderState:
             self.recalls[row.id] = None
         elif self.recalls:
             self.recalls.pop(row.id, None)
+        if active is not None and not active.refusal and row.feed_at is not None:
+            self.feeds[row.id] = None
+        elif self.feeds:
+            self.feeds.pop(row.id, None)
         if active is not None:
             if spec is not None and active.spec is not spec:
                 self._spec_changed(active, spec, effects)
@@ -265,6 +272,7 @@ class LeaderState:
             return
         self.sweeps[row.id] = row.job
         self.ended[row.id] = row
+        self.run_ends.append(row)
         if active_before is not None:
             counters = row.counters
             pages = f"{counters.done} {'page' if counters.done == 1 else 'pages'}"
@@ -304,6 +312,19 @@ class LeaderState:
                 self.planner.granter.renew_demand(host)
                 self.planner.granter.news[host.id] = None
                 self.planner.wake(host.id)
+
+    def next_feeds(self) -> list[int]:
+        """Return the runs that must still admit items, the one whose turn it is first."""
+        runs = list(self.feeds)
+        if len(runs) > 1:
+            del self.feeds[runs[0]]
+            self.feeds[runs[0]] = None
+        return runs
+
+    def take_run_ends(self) -> list[RunRow]:
+        """Return the runs that have ended since the last call."""
+        ends, self.run_ends = self.run_ends, []
+        return ends
 
     def withdraw(self, leases: Iterable[Lease], effects: MasterEffects) -> None:
         """Ask workers to give back those of these requests that have not started."""

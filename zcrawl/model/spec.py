@@ -282,6 +282,36 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     success: str = ""  # a regular expression that the page behind the login has
 
 
+class After(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A parent: a job whose finished runs start this one."""
+
+    job: str  # its name
+    on: str = "success"  # success | failure | end: which of its finished runs count
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When the job runs by itself. At most one of `cron`, `every` and `at` is given."""
+
+    cron: str = ""
+    timezone: str = "UTC"  # of `cron`, and of times without an offset
+    every: str = ""  # a duration: 90s, 15m, 1h30m, 2d
+    at: str = ""  # one time: 2026-12-01T03:00
+    start: str = ""  # no due time before it
+    end: str = ""  # no due time after it
+    jitter: str = ""  # a duration; each run starts up to that much later than it is due
+    overlap: str = ""  # skip | queue | cancel | allow; empty: skip, and `queue` for parents
+    catch_up: str = "none"  # none | last | all: due times that nobody was there for
+    after: tuple[After, ...] = ()
+    after_mode: str = "all"  # all | any
+
+
+class SeedsFrom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The items of another job's run as seeds."""
+
+    job: str = ""  # its name; empty: no such seeds
+    field: str = "url"  # the field of each item that is a seed
+
+
 class OutputSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is written besides the items in the database."""
 
@@ -373,6 +403,9 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: float = 0.0  # seconds for one task; 0: fetch.timeout
     expires: float = 0.0  # seconds after which a run starts nothing more; 0: never
     retry: Retries = Retries()
+    params: dict[str, str] = {}  # default values; ${params.key} in other values of the spec
+    schedule: Schedule = Schedule()
+    seeds_from: SeedsFrom = SeedsFrom()
     scope: Scope = Scope()
     politeness: Politeness = Politeness()
     traps: Traps = Traps()

@@ -80,6 +80,7 @@ class Loaded(msgspec.Struct, frozen=True):
     drains: list[DrainRow] = []  # workers that must not get work
     wishes: list[WishRow] = []  # hosts that people gave to a worker
     retries: list[RetryRow] = []  # retries that are not finished
+    jobs: list[DefinitionRow] = []  # active jobs that have a [schedule]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -200,6 +201,7 @@ class SubmitJob(msgspec.Struct, frozen=True):
     start: bool = True  # False: only store the spec
     start_facts: StartFacts = StartFacts()
     cancels: tuple[int, ...] = ()  # live runs that are cancelled in the same transaction
+    run_spec: bytes = b""  # of the run, with its parameters filled in; empty: the job's
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -213,6 +215,57 @@ class Submitted(msgspec.Struct, frozen=True):
     row: RunRow | None
     repeated: bool = False  # this request id was answered before
     cancelled: list[RunRow] = []
+    definition: DefinitionRow | None = None  # the job as it is now
+
+
+class DueMark(msgspec.Struct, frozen=True):
+    """How far the due times of a job are dealt with."""
+
+    done: float  # all up to it
+    held: float | None = None  # besides this one, which waits
+
+
+class FireJob(msgspec.Struct, frozen=True):
+    """Start a run of a job by its schedule; or, without `start`, store that a due time or runs of
+    its parents start none.
+
+    The run is stored together with the due time or the parents' runs that it uses up. So whoever
+    leads, each of them starts one run; a repeat changes nothing.
+    """
+
+    epoch: int
+    job: int
+    version: int  # of the spec that the leader planned with; refused if the job has another
+    now: float
+    start: bool = True
+    name: str = ""  # of the job, for its output files
+    spec: bytes = b""  # of the run, with its parameters filled in
+    seeds: tuple[NewLink, ...] = ()
+    seed_hosts: tuple[str, ...] = ()
+    seeding: bool = False
+    output: tuple[str, str] | None = None
+    canonical: int = 1
+    start_facts: StartFacts = StartFacts()
+    cancels: tuple[int, ...] = ()  # live runs that are cancelled in the same transaction
+    # The live runs that the leader decided with; refused if there is another. None: any may live.
+    beside: tuple[int, ...] | None = None
+    due: DueMark | None = None  # None: it is not about a due time
+    used: tuple[int, ...] = ()  # runs of parents
+    feed_run: int = 0  # whose items are seeds; 0: the newest completed run of `seeds_from.job`
+    note: str = ""  # why none starts, for people
+    failure: str = ""  # the run fails at once, for this reason
+
+
+class JobFired(msgspec.Struct, frozen=True):
+    """Outcome of FireJob. `refused`: no_such_job, job_changed, run_is_alive."""
+
+    refused: str
+    definition: DefinitionRow | None  # the job as it is now
+    row: RunRow | None = None  # the run; None: none was started
+    admitted: list[QueuedRow] = []
+    hosts: list[HostRow] = []
+    cancelled: list[RunRow] = []
+    repeated: bool = False  # it was dealt with before: nothing was done
 
 
 class AddSeeds(msgspec.Struct, frozen=True):
@@ -243,6 +296,20 @@ class KnownAdmitted(msgspec.Struct, frozen=True):
     hosts: list[HostRow]
     row: RunRow | None  # None: there is no such run
     repeated: bool = False  # the run has another position: nothing was done
+
+
+class AdmitFed(msgspec.Struct, frozen=True):
+    """Admit seeds from the items of another run, up to an id. A repeat changes nothing, because
+    the position of the run has moved. The outcome is KnownAdmitted."""
+
+    epoch: int
+    run: int
+    after: int  # the position of the run, see `RunRow.feed_at`
+    upto: int
+    links: tuple[NewLink, ...]
+    seed_hosts: tuple[str, ...]
+    last: bool  # the other run has no more items
+    now: float
 
 
 class ChangeRun(msgspec.Struct, frozen=True):
@@ -485,6 +552,8 @@ LeaderCommand: TypeAlias = (
     | SubmitJob
     | AddSeeds
     | AdmitKnown
+    | AdmitFed
+    | FireJob
     | ChangeRun
     | BeginRuns
     | ChangeJob
@@ -507,6 +576,7 @@ CommandOutcome: TypeAlias = (
     | Applied
     | Submitted
     | KnownAdmitted
+    | JobFired
     | RunChanged
     | RunsBegun
     | JobChanged

@@ -19,7 +19,8 @@ from zcrawl.model.rows import (
     Refilled,
     RunRow,
 )
-from zcrawl.model.states import JobState, Kept, RequestState
+from zcrawl.model.states import JobState, Kept, RequestState, RunState
+from zcrawl.schedule.dependencies import FinishedRun
 from zcrawl.store.output_pieces import PartsPlace, Progress
 
 
@@ -29,6 +30,52 @@ class Refill(msgspec.Struct, frozen=True):
 
 class ListJobs(msgspec.Struct, frozen=True):
     pass
+
+
+class ReadJobNames(msgspec.Struct, frozen=True):
+    """Read the names of all jobs with the parents of each, to check those of a submission."""
+
+
+class JobNames(msgspec.Struct, frozen=True):
+    parents: dict[str, tuple[str, ...]]  # of each job, archived and paused ones too
+    deleted: frozenset[str]  # names that no job has any more, as long as they have rows
+
+
+class ReadParents(msgspec.Struct, frozen=True):
+    """Read the ended runs of a job's parents that it has not used: the oldest of each parent."""
+
+    job: int
+    parents: tuple[tuple[str, tuple[str, ...]], ...]  # (name, outcomes that count)
+    since: float  # UTC; runs that ended earlier do not count
+    limit: int  # of each parent
+
+
+class ParentRuns(msgspec.Struct, frozen=True):
+    rows: list[FinishedRun]  # in the order in which they ended
+
+
+class ReadChain(msgspec.Struct, frozen=True):
+    """Read the runs of a chain of dependencies: the run that began it, and all that followed."""
+
+    run: int
+    limit: int
+
+
+class ChainRun(msgspec.Struct, frozen=True):
+    """One run of a chain."""
+
+    id: int
+    job: int
+    name: str
+    state: RunState
+    reason: str
+    started_at: float
+    ended_at: float
+    parents: tuple[int, ...]  # the runs that started it; empty: it began the chain
+
+
+class ChainRuns(msgspec.Struct, frozen=True):
+    rows: list[ChainRun]  # by id
 
 
 class FindJob(msgspec.Struct, frozen=True):
@@ -62,6 +109,9 @@ class JobRow(msgspec.Struct, frozen=True):
     version: int = 1
     owner: str = ""
     updated_at: float = 0.0
+    schedule_from: float = 0.0
+    due_held: float | None = None
+    due_note: str = ""
 
 
 def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
@@ -76,6 +126,9 @@ def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
         job.version,
         job.owner,
         job.updated_at,
+        job.schedule_from,
+        job.due_held,
+        job.due_note,
     )
 
 
@@ -307,6 +360,9 @@ class Outputs(msgspec.Struct, frozen=True):
 Query: TypeAlias = (
     Refill
     | ListJobs
+    | ReadJobNames
+    | ReadParents
+    | ReadChain
     | FindJob
     | Tallies
     | ReadItems
@@ -324,6 +380,9 @@ Query: TypeAlias = (
 QueryOutcome: TypeAlias = (
     Refilled
     | JobList
+    | JobNames
+    | ParentRuns
+    | ChainRuns
     | TallyRows
     | Items
     | FoundItems

@@ -29,19 +29,16 @@ from zcrawl.model.spec import (
     check_recrawl,
     check_rendering,
 )
-from zcrawl.submit import extraction, keys
+from zcrawl.submit import extraction, keys, schedule
 from zcrawl.submit.access import check_access
 from zcrawl.submit.code import check_code, check_engine, check_kind
 from zcrawl.submit.outputs import check_outputs
+from zcrawl.submit.params import check_params, filled
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed, seed_check
 from zcrawl.submit.tags import check_tags
 from zcrawl.submit.tasks import check_command_length, check_tasks
 from zcrawl.text.patterns import lazy_pattern
-
-# Keys of the job file's full form that no part of this version acts on. Ignoring them in
-# silence would be worse than refusing them.
-LATER_KEYS: Final = ("schedule",)
 
 # What other crawlers call it.
 FOREIGN_KEYS: Final = {
@@ -62,6 +59,11 @@ FOREIGN_KEYS: Final = {
     "concurrent_requests_per_domain": "politeness.concurrency",
     "allow": "scope.include",
     "deny": "scope.exclude",
+    "crontab": "schedule.cron",
+    "depends_on": "schedule.after",
+    "needs": "schedule.after",
+    "parameters": "params",
+    "tz": "schedule.timezone",
 }
 
 MAX_NAME: Final = 200  # characters
@@ -80,14 +82,9 @@ _CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
 
 def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
     """Return the spec that `data` describes. `source` is its name in error messages."""
-    data = extraction.expand(data, source)
+    data = schedule.expand(extraction.expand(data, source))
     for key in keys.unknown_keys(data, JobSpec):
-        if key in LATER_KEYS:
-            raise JobError(
-                f"{source}: {key!r} is not available in this version; remove it, and let cron "
-                "start the job: zcrawl submit JOB.toml --update, or zcrawl crawl JOB.toml"
-            )
-        hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec, LATER_KEYS)
+        hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec)
         if data.get("kind", CRAWL) == CRAWL:  # the others are for tasks
             hint = {"concurrency": "politeness.concurrency", "timeout": "fetch.timeout"}.get(
                 hint or "", hint
@@ -111,6 +108,9 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     check_command_length(spec)
     _check_size(spec)
     check_name(spec.name)
+    check_params(spec)
+    spec = filled(spec, spec.params)  # what a run with the default values has
+    schedule.check_schedule(spec)
     check_kind(spec)
     check_tags(spec.tags)
     check_kind_of_seed = seed_check(spec.kind)

@@ -20,6 +20,7 @@ from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Kept, RequestState, RunState
 from zcrawl.runtime.threads import in_daemon_thread
 from zcrawl.store.queries import (
+    ChainRuns,
     FailedRow,
     Failures,
     FindJob,
@@ -28,6 +29,7 @@ from zcrawl.store.queries import (
     JobList,
     JobRow,
     ListJobs,
+    ReadChain,
     ReadFailed,
     ReadItems,
     Tallies,
@@ -65,6 +67,8 @@ class StubStore:
                     FailedRow(2, 'https://x/"', skipped, "robots", 0, 0, 0, None),
                 ]
                 return Failures([row for row in rows if row.seq > after][:1])
+        if isinstance(query, ReadChain):
+            return ChainRuns([])
         raise AssertionError(query)
 
     def execute(self, command: Any) -> Any:

@@ -19,6 +19,7 @@ from zcrawl.cli.specs import (
     spec_options,
     split_sources,
     stored_name,
+    typed_params,
     with_capture,
 )
 from zcrawl.errors import UnreachableError, UsageError
@@ -45,6 +46,13 @@ LACK_S: Final = 3.0  # time for workers to report that they cannot do a job
 @click.option("--again", is_flag=True, help="Run a stored job again, unchanged.")
 @click.option("--no-run", is_flag=True, help="Only store the job.")
 @click.option("--restart", is_flag=True, help="Cancel the live runs of the job, and start anew.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Give a value to a parameter of the job ([params]); can be repeated.",
+)
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; print its summary.")
 @spec_options
 @common
@@ -57,6 +65,7 @@ def submit_command(
     again: bool,
     no_run: bool,
     restart: bool,
+    assignments: tuple[str, ...],
     wait: bool,
     changes: dict[str, Any],
 ) -> int:
@@ -73,6 +82,9 @@ def submit_command(
         )
     if no_run and (wait or restart or again):
         raise UsageError("--no-run starts no run, so --wait, --restart and --again make no sense")
+    params = typed_params(assignments)
+    if no_run and (params or seeds):
+        raise UsageError("--no-run starts no run, so --set and --seeds make no sense")
     if restart and not (update or again):
         raise UsageError("--restart needs --update (a new spec) or --again (the stored one)")
     if out == "-":
@@ -81,7 +93,7 @@ def submit_command(
         )
     name = stored_name(sources)
     if again and name:
-        submission = prepare_again(name, seeds, changes)
+        submission = prepare_again(name, seeds, changes, params)
     else:
         if name and is_plain_word(name):
             raise UsageError(
@@ -89,7 +101,7 @@ def submit_command(
                 f"zcrawl submit {name} --again; for a site: https://{name}/"
             )
         job_file, urls = split_sources(sources)
-        submission = prepare(urls, job_file, seeds, with_capture(changes, out))
+        submission = prepare(urls, job_file, seeds, with_capture(changes, out), params=params)
     to = None
     if out:
         here = not settings.in_cluster

@@ -113,6 +113,17 @@ def unseen_runs(done: JobChanged) -> RefusedError:
     )
 
 
+def given_params(args: Arguments) -> dict[str, str]:
+    """Return the values that a client gives to the parameters of a job."""
+    if args.get("params") is None:
+        return {}
+    params = args.table("params")
+    for key, value in params.items():
+        if not isinstance(value, str):
+            raise RefusedError(f"params.{key} must be a text", code=BAD_REQUEST)
+    return params
+
+
 def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:
     """Which epoch ends, and which one is now. It is named, so that it can be asked again: the next
     leader keeps its own."""

@@ -40,6 +40,7 @@ from zcrawl.model.reasons.cluster import (
     BAD_REQUEST,
     NO_LEADER,
     NO_SUCH_RUN,
+    RUN_IS_ALIVE,
     UNKNOWN_OP,
     UNSEEN_RUNS,
 )
@@ -50,6 +51,7 @@ from zcrawl.model.reasons.waiting import PAUSED_BY_REQUEST
 from zcrawl.model.rows import NewLink
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import JobState, RunState
+from zcrawl.schedule.overlap import ALLOW, CANCEL, DEFAULT_FOR_SUBMISSIONS
 from zcrawl.store.commands import (
     AddSeeds,
     ChangeJob,
@@ -65,6 +67,7 @@ from zcrawl.store.commands import (
     RunChanged,
     SetDrain,
     SetWish,
+    StartFacts,
     SubmitJob,
     Submitted,
     TuneRun,
@@ -75,18 +78,22 @@ from zcrawl.store.queries import (
     FindReply,
     FoundReply,
     JobList,
+    JobNames,
     JobRow,
     Query,
     QueryOutcome,
+    ReadJobNames,
 )
 from zcrawl.store.rules import run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.outputs import refuse_login
+from zcrawl.submit.params import filled, filled_seeds, merged
 from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.read import to_json
+from zcrawl.submit.schedule import check_future, check_parents, parents_of
 from zcrawl.submit.shell_rights import with_shell_right
 from zcrawl.submit.stored import check_right
-from zcrawl.submit.validate import spec_from_dict
+from zcrawl.submit.validate import check, spec_from_dict
 from zcrawl.telemetry.views import chosen_run, is_visible, live_runs, present_runs, would_change
 
 ACTIONS = {
@@ -186,8 +193,17 @@ class Desk:
             by_name = args.get("ref") is not None
             name = args.text("ref") if by_name else _spec_of(args).name
             effects.append(Ask(FindJob(name), pending.request.id))
+        elif parents_of(_spec_of(args)):
+            effects.append(Ask(ReadJobNames(), pending.request.id))
         else:
             self._submit_now(pending, now, effects)
+
+    def _submit_child(
+        self, pending: Pending, names: JobNames, now: float, effects: MasterEffects
+    ) -> None:
+        """Go on with a submission that names other jobs."""
+        check_parents(_spec_of(pending.args), names.parents, names.deleted)
+        self._submit_now(pending, now, effects)
 
     def submit_again(
         self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
@@ -215,14 +231,24 @@ class Desk:
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
         with_shell_right(spec, self._state.shell)
-        rules = canonical_rules((stored or spec).scope, CANONICAL_VERSION)
-        given = args.sequence("seeds") or list(spec.own_seeds)
-        seeds = seed_lists.read(given, rules, takes_ids=spec.takes_ids)
+        utc = self._state.utc(now)
+        if stored is None:
+            check_future(spec.schedule, utc)
+        definition = spec if stored is None else with_right(stored, (), self._state.allow_private)
+        values = merged(definition, actions.given_params(args))
+        run = filled(definition, values)
+        if definition.params:
+            check(run)
+            with_shell_right(run, self._state.shell)
+        rules = canonical_rules(run.scope, CANONICAL_VERSION)
+        typed = filled_seeds(definition, args.sequence("seeds"), values)
+        seeds = seed_lists.read(typed or list(run.own_seeds), rules, takes_ids=run.takes_ids)
         seed_hosts = seed_lists.netlocs(seeds)
-        listed = seed_lists.read(list(spec.sitemaps.urls), rules)
+        listed = seed_lists.read(list(run.sitemaps.urls), rules)
         seeds += tuple(link.as_sitemap() for link in listed)
-        starts = begins_by_itself(spec, seeds)
-        if args.get("ref") is not None and not (seeds or starts or args.get("seeding")):
+        fed = bool(run.seeds_from.job)
+        starts = bool(run.spider) or (begins_by_itself(run, seeds) and not fed)
+        if args.get("ref") is not None and not (seeds or starts or fed or args.get("seeding")):
             raise RefusedError(
                 f"job {spec.name!r} has no seeds of its own; give them again: --seeds FILE",
                 code=NO_SEEDS,
@@ -241,14 +267,33 @@ class Desk:
             seed_hosts=seed_hosts,
             seeding=bool(args.get("seeding")),
             output=output,
-            now=self._state.utc(now),
+            now=utc,
             by=pending.request.by,
             via=pending.request.via or self._state.me,
             canonical=rules.version,
             start=not args.get("no_run"),
-            cancels=self._live_runs(spec.name) if args.get("restart") else (),
+            start_facts=StartFacts(params=msgspec.json.encode(values) if values else b""),
+            cancels=self._replaced(pending, definition),
+            run_spec=to_json(run) if definition.params else b"",
         )
         effects.append(Execute(command))
+
+    def _replaced(self, pending: Pending, definition: JobSpec) -> tuple[int, ...]:
+        """Return the live runs that a submission cancels. RefusedError if the job's overlap does
+        not allow another run beside them; without an overlap, a submission starts one."""
+        args, live = pending.args, self._live_runs(definition.name)
+        if not live or args.get("restart"):
+            return live
+        policy = definition.schedule.overlap or DEFAULT_FOR_SUBMISSIONS
+        if args["mode"] != "again" or policy == ALLOW:
+            return ()
+        if policy == CANCEL:
+            return live
+        raise RefusedError(
+            f"run {live[0]} of {definition.name!r} is alive, and the job's overlap is {policy!r}; "
+            "submit it again after the end of that run, or with --restart",
+            code=RUN_IS_ALIVE,
+        )
 
     def _live_runs(self, name: str) -> tuple[int, ...]:
         active = self._state.runs.active
@@ -495,6 +540,9 @@ class Desk:
             return
         try:
             handler = _operation(pending).handler
+            if isinstance(outcome, JobNames):
+                self._submit_child(pending, outcome, now, effects)
+                return
             if isinstance(handler, LeaderAction):
                 assert handler.continue_with is not None and isinstance(outcome, JobList)
                 handler.continue_with(self)(pending, outcome, now, effects)

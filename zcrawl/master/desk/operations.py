@@ -89,6 +89,7 @@ declare(
     Argument("ref", Type.TEXT, about="with again: id or name of the job"),
     Argument("no_run", Type.FLAG, about="only store the spec"),
     Argument("restart", Type.FLAG, about="cancel the live runs of the job and start anew"),
+    Argument("params", Type.TABLE, about="values of the job's parameters"),
     Argument("opened", Type.LIST, about="only from the process of the master itself"),
     right=Right.OPERATOR,
     repeat=Repeat.OWN_COMMAND,
@@ -131,6 +132,15 @@ declare(
     repeat=Repeat.READ,
     handler=FromDatabase(lambda reads: reads.find_run, lambda reads: reads.run_answer),
     answer="as job, for this run",
+)
+declare(
+    "schedule",
+    Argument("ref", Type.TEXT, default="", about="id or name of a job; else all with a schedule"),
+    Argument("limit", Type.INTEGER, default=1, about="due times of each, 1 to 500"),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.read_schedules, lambda reads: reads.schedules_answer),
+    answer="jobs with a schedule: state, what they wait for, next due times",
 )
 declare(
     "runs",

@@ -18,7 +18,7 @@ from zcrawl.model.log_event import REQUEST_REFUSED
 from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, RUN_ENDED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.rows import RunRow
-from zcrawl.store.queries import JobRow
+from zcrawl.store.queries import JobRow, TallyRows
 
 
 class Pending(msgspec.Struct):
@@ -28,6 +28,7 @@ class Pending(msgspec.Struct):
     request: ClientRequest
     job: JobRow | None = None
     run: RunRow | None = None  # of a job's view: the one to show
+    tallies: TallyRows | None = None  # of that run
     count: int = 0  # of what it changed
     until: float = 0.0  # a follower's patience with the leader
 

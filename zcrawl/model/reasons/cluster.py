@@ -108,6 +108,16 @@ JOB_ARCHIVED: Final = refusal(
     "The job is archived, so it starts no run.",
     "`zcrawl archive JOB --undo` takes it back.",
 )
+RUN_IS_ALIVE: Final = refusal(
+    "run_is_alive",
+    "A run of the job is alive, and the job's overlap does not allow another one beside it.",
+    "Wait for its end, cancel it, or submit with --restart. `zcrawl runs JOB` lists the runs.",
+)
+JOB_CHANGED: Final = refusal(
+    "job_changed",
+    "The job was changed or paused while its schedule was about to start a run.",
+    "Nothing: the leader looks at the job as it is now.",
+)
 SPREAD: Final = refusal(
     "spread",
     "The host is shared by several workers, so it cannot be given to one.",

@@ -44,7 +44,7 @@ RUN_COLUMNS = (
     "r.created_at, r.started_at, r.ended_at, "
     "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes, r.cookies, "
     "r.unchanged, r.recall, r.canonical, r.idle_s, r.unfetched, "
-    "r.version, r.cause, r.due_at, r.params, r.chain, r.missing"
+    "r.version, r.cause, r.due_at, r.params, r.chain, r.missing, r.feed_run, r.feed_at"
 )
 RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
 QUEUED_SELECT = (
@@ -96,6 +96,8 @@ class RunRecord(msgspec.Struct):
     params: Blob  # NULL in the row: empty here
     chain: int
     missing: int
+    feed_run: int
+    feed_at: int | None
     cookies_changed: bool = False
     hosts_changed: bool = False  # `seed_hosts` is written only when it must be
 
@@ -145,6 +147,8 @@ class RunRecord(msgspec.Struct):
             params=self.params,
             chain=self.chain,
             missing=self.missing,
+            feed_run=self.feed_run,
+            feed_at=self.feed_at,
         )
 
     def begin(self, now: float) -> None:
@@ -171,6 +175,7 @@ class RunRecord(msgspec.Struct):
         self.unfetched += self.pending
         self.pending = 0
         self.recall = None if self.recall is None else RECALLED
+        self.feed_at = None
 
     def finish(self, reason: str, now: float, tallies: TallyChanges) -> None:
         """End the run as completed or failed."""
@@ -186,7 +191,7 @@ class RunRecord(msgspec.Struct):
         self.state, self.reason, self.ended_at = RunState.RUNNING, "", 0.0
 
     def complete_if_empty(self, now: float, tallies: TallyChanges) -> None:
-        goes_on = self.seeding or recall_left(self.recall) is not None
+        goes_on = self.seeding or recall_left(self.recall) is not None or self.feed_at is not None
         if not self.state.ended and not goes_on and self.pending == 0:
             self.finish("", now, tallies)
 
@@ -216,6 +221,7 @@ _RUN_CHANGES = (
     "bytes",
     "unchanged",
     "recall",
+    "feed_at",
     "idle_s",
     "unfetched",
 )
@@ -244,6 +250,7 @@ def save_runs(session: Session, runs: Iterable[RunRecord]) -> None:
             run.bytes,
             run.unchanged,
             run.recall,
+            run.feed_at,
             run.idle_s,
             run.unfetched,
             run.id,

@@ -215,6 +215,7 @@ def _skip_rows(session: Session, run: RunRecord, limit: int | None = None) -> in
 def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     """Delete examples, items, requests with their pages, and the run itself; with the last run of
     a deleted job also its known pages and the job. Return True if there is more to delete."""
+    from zcrawl.store.sql.firing import forget_parents
     from zcrawl.store.sql.known import forget
     from zcrawl.store.sql.near import forget_fingerprints
 
@@ -238,6 +239,7 @@ def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     last = others is None and is_deleted(session, run.job)
     if last and forget(session, run.job, limit) == limit:
         return True
+    forget_parents(session, run.id)
     for table in ("tallies", "outputs"):
         session.run(f"DELETE FROM {table} WHERE run = ?", (run.id,))
     session.run("DELETE FROM runs WHERE id = ?", (run.id,))

@@ -23,6 +23,7 @@ from zcrawl.runtime.files import PRIVATE_FILE, make_private_folder, sync_folder,
 from zcrawl.store.breaker import StoreBreaker
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitFed,
     AdmitKnown,
     AdvanceOutput,
     ApplyResults,
@@ -34,6 +35,7 @@ from zcrawl.store.commands import (
     CommandOutcome,
     CountCrash,
     ExtendLease,
+    FireJob,
     Forget,
     GrantHosts,
     LeaderCommand,
@@ -55,13 +57,16 @@ from zcrawl.store.queries import (
     ListJobs,
     Query,
     QueryOutcome,
+    ReadChain,
     ReadEpoch,
     ReadFailed,
     ReadFailureGroups,
     ReadHistory,
     ReadItems,
+    ReadJobNames,
     ReadKnown,
     ReadOutputs,
+    ReadParents,
     ReadRuns,
     ReadVersions,
     Refill,
@@ -71,6 +76,7 @@ from zcrawl.store.rules import check_epoch
 from zcrawl.store.sql import (
     apply,
     failure_groups,
+    firing,
     history,
     idempotency,
     intents,
@@ -339,6 +345,10 @@ class PeeweeStore:
                 return submit.add_seeds(session, command)
             case AdmitKnown():
                 return submit.admit_known(session, command)
+            case AdmitFed():
+                return submit.admit_fed(session, command)
+            case FireJob():
+                return firing.fire_job(session, command)
             case ChangeRun():
                 return runs.change_run(session, command)
             case BeginRuns():
@@ -397,6 +407,12 @@ class PeeweeStore:
                 return read.read_failed(session, query)
             case ReadOutputs():
                 return read.read_outputs(session, query)
+            case ReadJobNames():
+                return firing.job_names(session)
+            case ReadParents():
+                return firing.read_parents(session, query)
+            case ReadChain():
+                return firing.read_chain(session, query)
             case ReadVersions():
                 return read.read_versions(session, query)
             case ReadRuns():

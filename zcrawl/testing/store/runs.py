@@ -37,6 +37,7 @@ from zcrawl.store.rules import (
 )
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store import intents
+from zcrawl.testing.store.firing import forget_parents
 from zcrawl.testing.store.known import forget, remember_unasked
 from zcrawl.testing.store.tables import FakeRun, Tables
 
@@ -95,6 +96,8 @@ def change_job(tables: Tables, command: ChangeJob) -> JobChanged:
             _change(tables, run, change)
     rows = [run.row() for run in deleted]
     changed = len(rows) if rows else int(job.state is not command.state)
+    if command.state is JobState.ACTIVE and job.state is not command.state and job.schedule_from:
+        job.begin_schedule(command.now)
     job.state, job.updated_at = command.state, command.now
     if command.client_action is not None:
         reply = msgspec.json.encode(job_reply(job.row(), rows, changed))
@@ -180,6 +183,7 @@ def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
     )
     if last and forget(tables, run.job.id, limit) == limit:
         return True
+    forget_parents(tables, run.id)
     tables.items.pop(run.id, None)
     tables.tallies = {key: n for key, n in tables.tallies.items() if key[0] != run.id}
     tables.outputs = {key: o for key, o in tables.outputs.items() if key[0] != run.id}

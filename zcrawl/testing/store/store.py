@@ -19,6 +19,7 @@ from zcrawl.model.rows import LaneWant, QueuedRow, Refilled, RunRow
 from zcrawl.model.states import Kept, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitFed,
     AdmitKnown,
     AdvanceOutput,
     ApplyResults,
@@ -31,6 +32,7 @@ from zcrawl.store.commands import (
     CountCrash,
     Done,
     ExtendLease,
+    FireJob,
     Forget,
     GrantHosts,
     NoteOutput,
@@ -66,13 +68,16 @@ from zcrawl.store.queries import (
     Outputs,
     Query,
     QueryOutcome,
+    ReadChain,
     ReadEpoch,
     ReadFailed,
     ReadFailureGroups,
     ReadHistory,
     ReadItems,
+    ReadJobNames,
     ReadKnown,
     ReadOutputs,
+    ReadParents,
     ReadRuns,
     ReadVersions,
     Refill,
@@ -84,7 +89,7 @@ from zcrawl.store.queries import (
 )
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rules import WORKER, check_epoch, skip_reason
-from zcrawl.testing.store import commands, failure_groups, history, intents, known, runs
+from zcrawl.testing.store import commands, failure_groups, firing, history, intents, known, runs
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store.tables import FakeItem, FakeJob, FakeRequest, Tables
 
@@ -156,6 +161,12 @@ class FakeStore:
                 return FoundReply(once.stored_reply(self.tables, query.request))
             case ReadKnown():
                 return known.read_known(self.tables, query)
+            case ReadJobNames():
+                return firing.job_names(self.tables)
+            case ReadParents():
+                return firing.read_parents(self.tables, query)
+            case ReadChain():
+                return firing.read_chain(self.tables, query)
             case ReadVersions():
                 job = self.tables.jobs.get(query.job)
                 return JobVersions(list(job.versions) if job is not None else [])
@@ -227,7 +238,7 @@ class FakeStore:
                 assert run.ended_at and not run.seeding, run
             else:
                 assert run.pending == queued and run.skipped == n[RequestState.SKIPPED], run
-                assert run.pending or run.seeding or run.recalls, (
+                assert run.pending or run.seeding or run.recalls or run.feed_at is not None, (
                     f"nothing is pending, yet it goes on: {run}"
                 )
             tallies = self._tallies(run.id)
@@ -264,6 +275,10 @@ class FakeStore:
                 return commands.add_seeds(tables, command)
             case AdmitKnown():
                 return known.admit_known(tables, command)
+            case AdmitFed():
+                return firing.admit_fed(tables, command)
+            case FireJob():
+                return firing.fire_job(tables, command)
             case ChangeRun():
                 return runs.change_run(tables, command)
             case BeginRuns():
