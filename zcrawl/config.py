@@ -14,6 +14,7 @@ import msgspec
 from zcrawl.errors import ConfigError
 from zcrawl.model.reasons.usage import BAD_TOML, UNKNOWN_KEY
 from zcrawl.submit import keys
+from zcrawl.submit.labels import label_error
 from zcrawl.text.patterns import lazy_pattern
 
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
@@ -42,6 +43,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Tasks without a host at a time per worker process; 0: the processes share 4 per core.
     task_slots: int = 0
     processes: int = 0  # worker processes; 0: one per core
+    labels: tuple[str, ...] = ()  # by which jobs are placed: [placement] of a job
     rate: float = 0.0  # requests per second of one worker, all hosts together; 0: no cap
     bandwidth: float = 0.0  # bytes per second of one worker; 0: no cap
     tls_files: tuple[str, ...] = ()  # folders whose files jobs may name as certificates
@@ -335,6 +337,8 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
     for key, least, most, value in checks:
         if not math.isfinite(value) or not least <= value <= most:
             raise ConfigError(f"{origin}: {key} is {value}; it must be {least} to {most:g}")
+    if wrong := label_error(worker.labels):
+        raise ConfigError(f"{origin}: worker.labels {wrong}")
     if not config.data.dir.strip() or "\0" in config.data.dir:
         raise ConfigError(f"{origin}: data.dir is {config.data.dir!r}; write the name of a folder")
     _check_rights(config, origin)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import gc
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,6 +60,7 @@ class EmbeddedCluster:
         *,
         slots: int = 32,
         task_slots: int = 0,
+        labels: Sequence[str] = (),
         rate: float = 0.0,
         bandwidth: float = 0.0,
         rights: JobRights = OWNER,
@@ -76,6 +77,7 @@ class EmbeddedCluster:
         self._worker = {
             "slots": slots,
             "task_slots": task_slots or default_task_slots(workers),
+            "labels": list(labels),
             "rate": rate,
             "bandwidth": bandwidth,
             "stuck_after": stuck_after,

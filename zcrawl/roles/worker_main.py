@@ -57,6 +57,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     task_slots: int
     log: str
     blobs: str
+    labels: list[str] = []  # by which jobs are placed
     rate: float = 0.0
     bandwidth: float = 0.0
     rights: JobRights = JobRights()  # what jobs may use of this machine
@@ -123,6 +124,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         spec.incarnation,
         slots=spec.slots,
         task_slots=spec.task_slots,
+        labels=tuple(spec.labels),
         version=__version__,
         hostname=os.uname().nodename,
         pid=os.getpid(),

@@ -136,6 +136,7 @@ class WorkerNode:
         return {
             "slots": worker.slots,
             "task_slots": worker.task_slots or default_task_slots(len(self.ids)),
+            "labels": list(worker.labels),
             "rate": worker.rate,
             "bandwidth": worker.bandwidth,
             "rights": cluster.job_rights(config, owner=False),

@@ -58,6 +58,12 @@ class RunLacks(msgspec.Struct, frozen=True):
     what: str
 
 
+class LabelsChanged(msgspec.Struct, frozen=True):
+    """The configuration gives this worker other labels; the leader learns it by a new HELLO."""
+
+    labels: tuple[str, ...]
+
+
 class DrainAsked(msgspec.Struct, frozen=True):
     """A person or the supervisor asks this worker to end."""
 
@@ -75,6 +81,7 @@ WorkerEvent: TypeAlias = (
     | HopWanted
     | StartedLate
     | RunLacks
+    | LabelsChanged
     | DrainAsked
     | WorkerTicked
 )

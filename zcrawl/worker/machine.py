@@ -39,6 +39,8 @@ from __future__ import annotations
 import enum
 from typing import assert_never
 
+import msgspec
+
 from zcrawl.mesh.messages import (
     Ack,
     Assign,
@@ -74,6 +76,7 @@ from zcrawl.worker.events import (
     Exit,
     FetchEnded,
     HopWanted,
+    LabelsChanged,
     MasterMessageCame,
     Note,
     PermitHop,
@@ -132,6 +135,7 @@ class WorkerMachine:
         *,
         slots: int,
         task_slots: int = 0,
+        labels: tuple[str, ...] = (),
         version: str = "",
         hostname: str = "",
         pid: int = 0,
@@ -150,7 +154,7 @@ class WorkerMachine:
         self.leader = ""
         self.draining = False
         self.permitted_until = 0.0
-        self._about = About(slots, version, hostname, pid, replaces, life, task_slots)
+        self._about = About(slots, version, hostname, pid, replaces, life, task_slots, labels)
         self._hello_number = 0
         self._hello_at = 0.0
         self._greeted_at = 0.0
@@ -184,6 +188,10 @@ class WorkerMachine:
                 self.intake.put_off(seq, now)
             case RunLacks(run, what):
                 self.assignments.lack(run, what, self.leader, effects)
+            case LabelsChanged(labels):
+                self._about = msgspec.structs.replace(self._about, labels=labels)
+                if self.link is not LeaderLink.ALONE:
+                    self._greet(now, effects)
             case DrainAsked():
                 self._drain(effects)
             case WorkerTicked(rss_bytes, lag_ms, cpu_percent):

@@ -11,6 +11,7 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
+from zcrawl.cli.labels import label_option, more_labels
 
 if TYPE_CHECKING:
     from zcrawl.model.snapshot import ClusterSnapshot, EmbeddedSnapshot
@@ -21,8 +22,9 @@ POLL_S: Final = 0.1
 
 @click.command("up", cls=Command)
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
+@label_option
 @common
-def up_command(settings: Settings, workers: int | None) -> int:
+def up_command(settings: Settings, workers: int | None, labels: tuple[str, ...]) -> int:
     """Run a cluster on this machine that accepts jobs.
 
     It continues jobs that were running, and stays until Ctrl-C or SIGTERM.
@@ -31,10 +33,10 @@ def up_command(settings: Settings, workers: int | None) -> int:
     from zcrawl.runtime.loop import run_async
 
     output.note_if(make_folder(settings.data))
-    return run_async(_stay_up(settings, settings.workers(workers)))
+    return run_async(_stay_up(settings, settings.workers(workers), labels))
 
 
-async def _stay_up(settings: Settings, workers: int) -> int:
+async def _stay_up(settings: Settings, workers: int, labels: tuple[str, ...]) -> int:
     import msgspec
 
     from zcrawl.cli import output
@@ -44,7 +46,10 @@ async def _stay_up(settings: Settings, workers: int) -> int:
 
     with Interrupt(lambda: "stopped at once; nothing that was committed is lost") as interrupt:
         cluster = EmbeddedCluster(
-            settings.data, workers, blobs=settings.blobs(), **settings.worker_limits()
+            settings.data,
+            workers,
+            blobs=settings.blobs(),
+            **settings.worker_limits() | more_labels(settings.config, labels),
         )
         async with cluster:
             snapshot = await _joined(cluster, workers, interrupt)
