@@ -14,12 +14,11 @@ import msgspec
 from zcrawl.errors import ConfigError
 from zcrawl.model.reasons.usage import BAD_TOML, UNKNOWN_KEY
 from zcrawl.submit import keys
+from zcrawl.submit.labels import label_error
 from zcrawl.text.patterns import lazy_pattern
 
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
 _SECRET_NAME: Final = lazy_pattern(r"[A-Za-z0-9_]+")  # a part of a variable's name
-_LABEL: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-LABELS_MOST: Final = 50
 ENV_PREFIX: Final = "ZCRAWL_"
 # Variables with the prefix that are not keys: a switch of the CLI, and click's completion.
 SECRET_PREFIX: Final = "ZCRAWL_SECRET_"
@@ -44,12 +43,12 @@ class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Tasks without a host at a time per worker process; 0: the processes share 4 per core.
     task_slots: int = 0
     processes: int = 0  # worker processes; 0: one per core
+    labels: tuple[str, ...] = ()  # by which jobs are placed: [placement] of a job
     rate: float = 0.0  # requests per second of one worker, all hosts together; 0: no cap
     bandwidth: float = 0.0  # bytes per second of one worker; 0: no cap
     tls_files: tuple[str, ...] = ()  # folders whose files jobs may name as certificates
     stuck_after: float = 30.0  # CPU seconds after which a process whose loop is stuck is ended
     shell: ShellConfig = ShellConfig()
-    labels: tuple[str, ...] = ()  # of the machine, such as "eu"; jobs can ask for them
 
 
 class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -339,30 +338,15 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
     for key, least, most, value in checks:
         if not math.isfinite(value) or not least <= value <= most:
             raise ConfigError(f"{origin}: {key} is {value}; it must be {least} to {most:g}")
+    if wrong := label_error(worker.labels):
+        raise ConfigError(f"{origin}: worker.labels {wrong}")
     if not config.data.dir.strip() or "\0" in config.data.dir:
         raise ConfigError(f"{origin}: data.dir is {config.data.dir!r}; write the name of a folder")
     _check_rights(config, origin)
-    _check_labels(worker.labels, origin)
     for key, name in (("cluster.name", config.cluster.name), ("cluster.id", config.cluster.id)):
         if not _NAME.fullmatch(name) and (name or key == "cluster.name"):
             raise ConfigError(f"{origin}: {key} is {name!r}; use letters, digits, . and -")
     return config
-
-
-def _check_labels(labels: tuple[str, ...], origin: str) -> None:
-    if len(labels) > LABELS_MOST:
-        raise ConfigError(
-            f"{origin}: worker.labels has {len(labels)} labels; at most {LABELS_MOST} are allowed"
-        )
-    for label in labels:
-        if not _LABEL.fullmatch(label):
-            raise ConfigError(
-                f"{origin}: worker.labels: {label!r} is not a label; use 1 to 63 letters, digits, "
-                "., _ and -"
-            )
-    twice = next((label for label in labels if labels.count(label) > 1), None)
-    if twice is not None:
-        raise ConfigError(f"{origin}: worker.labels has {twice!r} twice")
 
 
 def _check_rights(config: Config, origin: str) -> None:

@@ -149,6 +149,7 @@ class Settings(NamedTuple):
         return {
             "slots": worker.slots,
             "task_slots": worker.task_slots,
+            "labels": worker.labels,
             "rate": worker.rate,
             "bandwidth": worker.bandwidth,
             "stuck_after": worker.stuck_after,

@@ -176,6 +176,7 @@ class WorkerInfo(msgspec.Struct):
     )  # lease tokens, by its last heartbeat
     ahead: int = 0  # leases that were sent before their host's pace allows them
     runs: dict[int, int] = msgspec.field(default_factory=dict)  # run → revision that was sent to it
+    labels: frozenset[str] = frozenset()  # by which jobs are placed
     lacks: dict[int, str] = msgspec.field(
         default_factory=dict
     )  # run → the code or plugin that it lacks
@@ -316,6 +317,7 @@ class Roster:
             current_info.hello, current_info.heard_at, current_info.echo = hello.hello, now, 0.0
             current_info.beat_at = now
             current_info.state, current_info.runs, current_info.lacks = NodeState.JOINING, {}, {}
+            current_info.labels = frozenset(hello.labels)
             current_info.route = route
             current_info.hearing.joined()
             return current_info
@@ -328,6 +330,7 @@ class Roster:
             beat_at=now,
             route=route,
             life=hello.life,
+            labels=frozenset(hello.labels),
             version=hello.version,
             hostname=hello.hostname,
             pid=hello.pid,

@@ -52,6 +52,7 @@ class ActiveRun(msgspec.Struct):
     runs_code: bool = True  # this leader lets it bring code (submit.code)
     shell: ShellRights = ALL_COMMANDS  # what this leader lets it run
     refusal: str = ""  # why its stored spec is not used; `spec` is an empty one then
+    require: frozenset[str] = frozenset()  # labels that its workers must have
     is_expired: bool = False  # it starts nothing more (`master.run_limits`)
 
     @property
@@ -178,6 +179,7 @@ class Runs:
         """Parse the stored spec, or note why it is invalid."""
         try:
             active.spec, active.refusal = read_stored(row.spec), ""
+            active.require = frozenset(active.spec.placement.require)
             self.refused.pop(row.id, None)
         except JobError as error:
             active.spec, active.refusal = JobSpec(row.name), refusal_of(error)

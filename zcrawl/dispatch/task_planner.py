@@ -39,7 +39,9 @@ import msgspec
 
 from zcrawl.dispatch.crash_suspects import Trials
 from zcrawl.dispatch.gates import LeaderTables, could_start
+from zcrawl.dispatch.placement import preference
 from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.dispatch.runs import ActiveRun
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.rows import NO_HOST, QueuedRow
 
@@ -301,6 +303,9 @@ class TaskPlanner:
         self, run: int, free: list[tuple[float, str, WorkerInfo]]
     ) -> WorkerInfo | None:
         """Take the least loaded worker that may run a task of the run out of the heap."""
+        active = self._runs.get(run)
+        if active is not None and active.spec.placement.prefer:
+            return self._take_preferred(active, free)
         passed = []
         taken = None
         while free:
@@ -312,6 +317,18 @@ class TaskPlanner:
         for entry in passed:
             heapq.heappush(free, entry)
         return taken
+
+    def _take_preferred(
+        self, active: ActiveRun, free: list[tuple[float, str, WorkerInfo]]
+    ) -> WorkerInfo | None:
+        """Take the worker that may run the task and has most of the preferred labels."""
+        able = [entry for entry in free if self._may_start(active.row.id, entry[2])]
+        if not able:
+            return None
+        best = min(able, key=lambda entry: (-preference([active], entry[2]), *entry[:2]))
+        free.remove(best)
+        heapq.heapify(free)
+        return best[2]
 
     # ------------------------------------------------------------ looking
 

@@ -49,6 +49,7 @@ from zcrawl.master.reloads import MASTER, WORKER
 from zcrawl.master.run_limits import RunLimits
 from zcrawl.master.snapshot import published, snapshot
 from zcrawl.master.takeover import GREETING_S, LEASE_S, REQUEST, EpochHints, Refusals, inherit
+from zcrawl.master.unplaced import UnplacedRuns
 from zcrawl.mesh.messages import (
     Accept,
     Assign,
@@ -193,6 +194,7 @@ class Leader:
         self.firing = Firing(self.state)
         self.refusals = Refusals(self.state)
         self.run_limits = RunLimits(self.state)
+        self.unplaced = UnplacedRuns(self.state)
         self.pruning = Pruning(self.state, now)
         self.history = HistoryKeeper(self.state, now)
         self._beat_at = now
@@ -505,6 +507,7 @@ class Leader:
         self.firing.tick(now, effects)
         self.refusals.tick(now, effects)
         self.run_limits.tick(now, effects)
+        self.unplaced.tick(now, effects)
         self.pruning.tick(now, effects)
         self.history.tick(now, effects)
         self.state.watch.failures.tick(now, effects)

@@ -173,6 +173,7 @@ class Hello(_Body, frozen=True):
     granted: Annotated[list[tuple[int, int]], _Held] = []
     life: int = 0  # number of its supervisor's life: restarting the node by hand ends its drain
     task_slots: TaskSlots = 0  # tasks without a host at a time; older workers take none
+    labels: Annotated[list[ShortName], Meta(max_length=100)] = []  # by which jobs are placed
 
 
 class Heartbeat(_Body, frozen=True):

@@ -70,6 +70,8 @@ EVENT_TEXTS: Final[dict[str, str]] = {
     "run_failed": WHOLE,
     "run_too_long": WHOLE,
     "run_expired": WHOLE,
+    "run_unplaced": WHOLE,
+    "run_placed": WHOLE,
     "job_active": WHOLE,
     "job_paused": WHOLE,
     JOB_ARCHIVED: WHOLE,

@@ -274,6 +274,13 @@ class Retries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_delay: float = 300.0  # seconds; a Retry-After of the server may ask for more
 
 
+class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which workers a job goes to, by their labels."""
+
+    require: tuple[str, ...] = ()  # only workers that have all of these
+    prefer: tuple[str, ...] = ()  # of these, the workers that have most of these
+
+
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A form that is sent once per worker before the first page of its host."""
 
@@ -403,6 +410,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: float = 0.0  # seconds for one task; 0: fetch.timeout
     expires: float = 0.0  # seconds after which a run starts nothing more; 0: never
     retry: Retries = Retries()
+    placement: Placement = Placement()
     params: dict[str, str] = {}  # default values; ${params.key} in other values of the spec
     schedule: Schedule = Schedule()
     seeds_from: SeedsFrom = SeedsFrom()

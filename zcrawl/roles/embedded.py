@@ -71,6 +71,7 @@ class EmbeddedCluster:
         *,
         slots: int = 32,
         task_slots: int = 0,
+        labels: Sequence[str] = (),
         rate: float = 0.0,
         bandwidth: float = 0.0,
         rights: JobRights = OWNER,
@@ -87,6 +88,7 @@ class EmbeddedCluster:
         self._worker = {
             "slots": slots,
             "task_slots": task_slots or default_task_slots(workers),
+            "labels": list(labels),
             "rate": rate,
             "bandwidth": bandwidth,
             "stuck_after": stuck_after,

@@ -32,6 +32,7 @@ from zcrawl.model.spec import (
 from zcrawl.submit import extraction, keys, schedule
 from zcrawl.submit.access import check_access
 from zcrawl.submit.code import check_code, check_engine, check_kind
+from zcrawl.submit.labels import label_error
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.params import check_params, filled
 from zcrawl.submit.private import check_private_host
@@ -235,6 +236,9 @@ def _check_numbers(spec: JobSpec) -> None:
     _at_least(0, "timeout", spec.timeout)
     if spec.timeout and spec.kind == CRAWL:
         raise JobError("timeout is for the tasks of jobs of other kinds; write fetch.timeout")
+    for key in ("require", "prefer"):
+        if wrong := label_error(getattr(spec.placement, key)):
+            raise JobError(f"placement.{key} {wrong}")
     _positive("retry.backoff", spec.retry.backoff)
     _at_least(spec.retry.backoff, "retry.max_delay", spec.retry.max_delay, most=MAX_DELAY_S)
     if spec.concurrency and spec.kind == CRAWL:

@@ -93,7 +93,7 @@ class About(msgspec.Struct, frozen=True):
     replaces: int  # incarnation of the process before it
     life: int = 0  # of its supervisor
     task_slots: int = 0
-    labels: tuple[str, ...] = ()  # of its machine
+    labels: tuple[str, ...] = ()  # by which jobs are placed
 
 
 def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: int) -> Hello:
@@ -113,4 +113,5 @@ def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: i
         granted=intake.granted(),
         life=about.life,
         task_slots=about.task_slots,
+        labels=list(about.labels),
     )

@@ -167,7 +167,14 @@ def test_a_crawl_starts_a_cluster_in_the_data_folder(
     assert run(arguments) == 0
     data, workers, options = world.made[0]
     assert (data, workers) == (tmp_path / "zcrawl-data", 2)
-    limits = {"slots": 32, "task_slots": 0, "rate": 0.0, "bandwidth": 0.0, "stuck_after": 30.0}
+    limits = {
+        "slots": 32,
+        "task_slots": 0,
+        "labels": (),
+        "rate": 0.0,
+        "bandwidth": 0.0,
+        "stuck_after": 30.0,
+    }
     blobs = str(tmp_path / "zcrawl-data" / "blobs")
     rights = {"rights": JobRights(owner=True), "outputs": options["outputs"]}
     assert rights["outputs"].owner

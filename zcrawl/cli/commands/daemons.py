@@ -13,6 +13,7 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
+from zcrawl.cli.labels import label_option, with_labels
 from zcrawl.runtime import watchdog
 
 
@@ -62,8 +63,11 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
 @click.command("worker", cls=Command)
 @click.option("--id", "node", metavar="ID", help="This node's name. [default: the host's]")
 @click.option("--processes", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
+@label_option
 @common
-def worker_command(settings: Settings, node: str | None, processes: int | None) -> int:
+def worker_command(
+    settings: Settings, node: str | None, processes: int | None, labels: tuple[str, ...]
+) -> int:
     """Run a worker of a cluster.
 
     One process for each core, unless --processes says otherwise. It finds the masters through
@@ -79,7 +83,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
         from zcrawl.roles.worker_node import WorkerNode
         from zcrawl.runtime.notify import Notify
 
-        config = settings.named(node)
+        config = with_labels(settings.named(node), labels)
         in_consul = bool(config.consul.address)
         log = settings.daemon_log(cluster.node_id(config))
         if warning:
@@ -93,7 +97,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
             coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
             look=(lambda: cluster.registered(config, MemberRole.WORKER)) if in_consul else None,
             closed=settings.config_files(),
-            read=lambda: settings.again(node),
+            read=lambda: with_labels(settings.again(node), labels),
         )
         return await _run_until_signal(worker.run, worker.reload)
 

@@ -13,6 +13,7 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
+from zcrawl.cli.labels import label_option, with_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +28,9 @@ TERMINAL: Final = "/dev/tty"  # that of this process; it cannot be opened when i
 
 @click.command("up", cls=Command)
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
+@label_option
 @common
-def up_command(settings: Settings, workers: int | None) -> int:
+def up_command(settings: Settings, workers: int | None, labels: tuple[str, ...]) -> int:
     """Run a cluster on this machine that accepts jobs.
 
     It continues jobs that were running, and stays until Ctrl-C or SIGTERM. A changed configuration
@@ -38,10 +40,10 @@ def up_command(settings: Settings, workers: int | None) -> int:
     from zcrawl.runtime.loop import run_async
 
     output.note_if(make_folder(settings.data))
-    return run_async(_stay_up(settings, settings.workers(workers)))
+    return run_async(_stay_up(settings, settings.workers(workers), labels))
 
 
-async def _stay_up(settings: Settings, workers: int) -> int:
+async def _stay_up(settings: Settings, workers: int, labels: tuple[str, ...]) -> int:
     import msgspec
 
     from zcrawl.cli import output
@@ -51,10 +53,15 @@ async def _stay_up(settings: Settings, workers: int) -> int:
 
     with Interrupt(lambda: "stopped at once; nothing that was committed is lost") as interrupt:
         cluster = EmbeddedCluster(
-            settings.data, workers, blobs=settings.blobs(), **settings.worker_limits()
+            settings.data,
+            workers,
+            blobs=settings.blobs(),
+            **settings.worker_limits(),
         )
         cluster.follow_config(
-            settings.config, lambda: settings.again(None), settings.config_files()
+            with_labels(settings.config, labels),
+            lambda: with_labels(settings.again(None), labels),
+            settings.config_files(),
         )
         async with cluster:
             _on_hangup(cluster.reload, interrupt)
