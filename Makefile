@@ -53,7 +53,16 @@ else
 	@$(BIN)/zcrawl demo $(ARGS)
 endif
 
-test: $(VENV)/.installed-dev packages ## all tests (some of them: ARGS='tests/unit -k name')
+# Six processes that begin at once would each compile all tests in a fresh clone. (What cannot be
+# collected is told by the run itself.)
+$(VENV)/.tests-compiled: $(VENV)/.installed-dev
+	@echo "make: compiling the tests" >&2
+	@collect() { env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq -p no:xdist \
+	    -p no:cacheprovider "$$@" >/dev/null || :; }; \
+	  collect tests/unit & collect --ignore tests/unit; wait $$!
+	@touch $@
+
+test: $(if $(ARGS),,$(VENV)/.tests-compiled) $(VENV)/.installed-dev packages ## all tests (some of them: ARGS='tests/unit -k name')
 	@$(PYTEST) -n $(JOBS) $(ARGS) || { \
 	  code=$$?; [ $$code -eq 1 ] || exit $$code; \
 	  echo "make: once more by themselves. What fails now is broken; the rest was short of time:"; \

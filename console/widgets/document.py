@@ -11,14 +11,13 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from console.drawing.lines import Picture
-from console.widgets.painted import COMPONENT_OF, PaintMixin
+from console.widgets.painted import PaintMixin
 from console.widgets.selecting import with_selection
 
 
 class Document(PaintMixin, ScrollView, can_focus=True):
     """Paints the lines that were given last, from where they are scrolled to."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENT_OF.values())
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "scroll_down", show=False),
         Binding("k", "scroll_up", show=False),

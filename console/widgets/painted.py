@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import ClassVar, Final
+from typing import Final
 
 from rich.segment import Segment
 from rich.style import Style
@@ -18,20 +18,20 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from console.drawing.lines import STYLES, Line, Picture, cut
+from console.textual_inside import use_component
 
 COMPONENT_OF: Final = {style: f"painted--{style or 'plain'}" for style in STYLES}
 
 
 class PaintMixin:
-    """`strip`, for any widget: a line in the colours of the theme.
-
-    The widget names `*COMPONENT_OF.values()` in its COMPONENT_CLASSES.
-    """
+    """`strip`, for any widget: a line in the colours of the theme."""
 
     def line_style(self, name: str) -> Style:
         """Return the colours of a style name; Textual forgets them when the theme changes."""
         assert isinstance(self, Widget)
-        return self.get_component_rich_style(COMPONENT_OF[name])
+        component = COMPONENT_OF[name]
+        use_component(self, component)
+        return self.get_component_rich_style(component)
 
     def strip(self, line: Line, cells: int) -> Strip:
         """Return the line in exactly so many cells."""
@@ -45,8 +45,6 @@ class PaintMixin:
 
 class Painted(PaintMixin, Widget):
     """Paints the picture that it was given last. Its text can be selected with the mouse."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENT_OF.values())
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

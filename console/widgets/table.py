@@ -8,8 +8,6 @@ the scroll position and the row under the mouse.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.cells import cell_len
 from textual import events
 from textual.content import Content
@@ -24,7 +22,7 @@ from console.drawing.table import Fitted, fitted, header_line, nothing_text, row
 from console.state import Drill, LoadAround, MoveTo, SortBy, View
 from console.tables import Shown, Table, shown
 from console.widgets.commanded import Commanded
-from console.widgets.painted import COMPONENT_OF, PaintMixin
+from console.widgets.painted import PaintMixin
 from console.widgets.selecting import with_selection
 
 HEADER = 1  # lines
@@ -32,8 +30,6 @@ HEADER = 1  # lines
 
 class TableWidget(PaintMixin, ScrollView, can_focus=True, inherit_bindings=False):
     """Shows the table of the View's page."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENT_OF.values())
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -173,27 +173,26 @@ class Leases:
         worker.strays = {token: since + gap_s for token, since in worker.strays.items()}
 
     def check(self) -> None:
-        counted: dict[ProcessName, int] = {}
-        ahead: dict[ProcessName, int] = {}
-        tasks: dict[ProcessName, int] = {}
-        for seq, lease in self.by_seq.items():
-            assert lease.row.seq == seq
-            name = lease.worker.name  # it is put together at each call
-            assert self.by_worker[name][seq] is lease, "a lease is listed under its worker"
-            if not lease.received:
-                counted[name] = counted.get(name, 0) + 1
-                ahead[name] = ahead.get(name, 0) + lease.ahead
-                tasks[name] = tasks.get(name, 0) + (lease.row.host == NO_HOST)
+        listed = received = 0
         for name, leases in self.by_worker.items():
+            opened = ahead = tasks = 0
+            for seq, lease in leases.items():
+                assert lease.row.seq == seq
+                assert lease.worker.name == name and self.by_seq.get(seq) is lease, (
+                    "a lease is listed under its worker"
+                )
+                if not lease.received:
+                    opened += 1
+                    ahead += lease.ahead
+                    tasks += lease.row.host == NO_HOST
             for lease in leases.values():
-                assert lease.worker.leases == counted.get(name, 0), (
-                    "a worker's open leases are counted"
-                )
-                assert lease.worker.ahead == ahead.get(name, 0), (
-                    "a worker's early leases are counted"
-                )
-                assert lease.worker.tasks == tasks.get(name, 0), "a worker's tasks are counted"
-        assert sum(self.by_run.values()) == len(self.by_seq)
-        assert sum(self.by_lane.values()) == len(self.by_seq)
-        received = sum(lease.received for lease in self.by_seq.values())
+                worker = lease.worker
+                assert worker.leases == opened, "a worker's open leases are counted"
+                assert worker.ahead == ahead, "a worker's early leases are counted"
+                assert worker.tasks == tasks, "a worker's tasks are counted"
+            listed += len(leases)
+            received += len(leases) - opened
+        assert listed == len(self.by_seq), "every lease is listed under its worker"
+        assert sum(self.by_run.values()) == listed
+        assert sum(self.by_lane.values()) == listed
         assert sum(self.received_by_lane.values()) == received, "received leases are counted"

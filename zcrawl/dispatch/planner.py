@@ -570,6 +570,8 @@ class Planner:
 
     def _is_forgotten(self, host: HostState, now: float) -> bool:
         """Return whether a request could be sent, but nothing will wake the host in time."""
+        if host.due_at <= now:
+            return False
         in_time = max(now, self.gates.ready_at(host) - NEAR_S)
         if host.due_at <= in_time or self.gates.gate(host, now) is not Gate.OPEN:
             return False

@@ -264,6 +264,8 @@ class Roster:
     @property
     def heartbeat_s(self) -> float:
         """The interval of heartbeats, longer with more workers."""
+        if len(self.workers) <= WORKERS_PER_HEARTBEAT_S:
+            return HEARTBEAT_S  # asked at each tick: most clusters are small
         present = sum(info.present for info in self.workers.values())
         interval_s = HEARTBEAT_S * max(1.0, present / WORKERS_PER_HEARTBEAT_S)
         return min(HEARTBEAT_MOST_S, interval_s)

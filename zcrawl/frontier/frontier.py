@@ -305,11 +305,16 @@ class Frontier:
     def check(self) -> None:
         total = 0
         for lane in self.lanes.values():
-            for row in (*lane.ready.values(), *(row for row, _ in lane.delayed.values())):
-                assert row.order <= lane.cursor, "a row in memory sorts up to the cursor"
-            assert lane.ready.keys().isdisjoint(lane.delayed), "ready or delayed"
-            assert lane.ready.keys() <= {order[2] for order in lane.heap}, "ready rows are ordered"
+            if lane.rows:
+                rows = [*lane.ready.values(), *(row for row, _ in lane.delayed.values())]
+                assert max(row.order for row in rows) <= lane.cursor, (
+                    "a row in memory sorts up to the cursor"
+                )
+                assert lane.ready.keys().isdisjoint(lane.delayed), "ready or delayed"
+                assert lane.ready.keys() <= {order[2] for order in lane.heap}, (
+                    "ready rows are ordered"
+                )
+                total += lane.rows
             assert lane.beyond >= 0
-            total += lane.rows
         assert total == self.rows, "rows in memory are counted"
         assert self._coming >= 0

@@ -68,6 +68,8 @@ class Follower:
     def handle(self, event: MasterEvent, now: float, utc: float) -> MasterEffects:
         effects: MasterEffects = []
         match event:
+            case MasterTicked():  # the most frequent one
+                self._on_tick(now, effects)
             case MessageCame(Message() as message, route, by_master):
                 self._on_message(message, route, by_master, now, effects)
             case ClientAsked(client, request):
@@ -88,8 +90,6 @@ class Follower:
                 vitals = Vitals(rss_bytes, lag_ms, cpu_percent)
                 self._catalogue.hear(self.me, vitals, now)
                 effects.append(Publish(vitals))  # for the displays of the leader
-            case MasterTicked():
-                self._on_tick(now, effects)
             case _:
                 pass  # answers to commands of an ended epoch
         return effects

@@ -207,6 +207,8 @@ class Leader:
     def handle(self, event: MasterEvent, now: float) -> MasterEffects:
         effects: MasterEffects = []
         match event:
+            case MasterTicked():  # the most frequent one
+                self._on_tick(now, effects)
             case MessageCame():
                 self._on_message(event, now, effects)
             case ClientAsked(client, request):
@@ -246,8 +248,6 @@ class Leader:
                 self.state.catalogue.hear(self.state.me, vitals, now)
             case LinesLogged(lines):
                 self.state.watch.add_lines(self.state.me, lines, self.state.utc(now), effects)
-            case MasterTicked():
-                self._on_tick(now, effects)
             case _:
                 pass  # `Master` handles Elected and Deposed
         if effects:

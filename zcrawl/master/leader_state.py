@@ -406,10 +406,11 @@ class LeaderState:
         self.frontier.check()
         self.planner.check()
         self.receiver.check()
+        leased = self.leases.by_seq.keys()
         for lane in self.frontier.lanes.values():
-            for seq in (*lane.ready, *lane.delayed):
-                assert not self.leases.holds(seq), "a leased request is not in the frontier"
-        for seq in self.withheld:
-            assert not self.leases.holds(seq), "a withheld request has no lease"
-        for lease in self.leases.by_seq.values():
-            assert self.runs.get(lease.row.run) is not None, "only active runs have leases"
+            assert leased.isdisjoint(lane.ready) and leased.isdisjoint(lane.delayed), (
+                "a leased request is not in the frontier"
+            )
+        assert leased.isdisjoint(self.withheld), "a withheld request has no lease"
+        for run in {lease.row.run for lease in self.leases.by_seq.values()}:
+            assert self.runs.get(run) is not None, "only active runs have leases"

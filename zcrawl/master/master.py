@@ -32,6 +32,8 @@ from zcrawl.master.events import (
     LeadershipBegan,
     MasterEffects,
     MasterEvent,
+    MasterTicked,
+    MessageCame,
     Note,
     QueryDone,
     QueryFailed,
@@ -107,6 +109,8 @@ class Master:
                 ]
             event = filtered_event
         match event:
+            case MasterTicked() | MessageCame():  # by far the most frequent ones
+                pass
             case Elected():
                 return self._on_elected(event, now, utc)
             case Deposed(reason):

@@ -16,7 +16,7 @@ from zcrawl.master.events import Execute, MasterEffects, Note
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.takeover import REQUEST
 from zcrawl.model.reasons.reason import with_detail
-from zcrawl.model.reasons.skip import EXPIRED, MAX_RUNTIME
+from zcrawl.model.reasons.skip import EXPIRED, RUNTIME_EXCEEDED
 from zcrawl.model.states import RunState
 from zcrawl.store.commands import ChangeRun
 from zcrawl.telemetry.views import elapsed
@@ -51,7 +51,7 @@ class RunLimits:
         for run, most_s in late.items():
             if now >= self._again_at.get(run, now):
                 self._again_at[run] = now + AGAIN_S
-                reason = with_detail(MAX_RUNTIME, f"not done after {most_s:g} s")
+                reason = with_detail(RUNTIME_EXCEEDED, f"not done after {most_s:g} s")
                 effects.append(Note("run_too_long", f"run {run}: {reason}", run))
                 change = ChangeRun(state.epoch, REQUEST, run, RunState.FAILED, reason, utc)
                 effects.append(Execute(change))

@@ -222,7 +222,7 @@ def _refuse_secret(key: str, text: str) -> None:
     if secret is not None:
         raise JobError(
             f"{key} has the secret {secret[0]}, which `ps` would show to every user of the "
-            f"machine; put it into [shell.env]. If a shell shall expand a variable, write "
+            f"machine; put it into [shell.env]. To let a shell expand a variable, write "
             f"${secret[1]}",
             code=SECRET_IN_ARGS,
         )

@@ -199,10 +199,10 @@ class SimOutputs:
         self._ended_at = self._ended_at or now
         late_s = now - max(self._ended_at, self._world.began + self._world.faults.until_s)
         assert late_s < PATIENCE_S, f"outputs are not written: {self._rows()}"
-        busy = any(
-            masters[name].life == attempt.life for (name, _), attempt in self._attempts.items()
-        )
-        return not busy and not self._rows()
+        for (name, _), attempt in self._attempts.items():
+            if masters[name].life == attempt.life:
+                return False
+        return not self._rows()
 
     def word(self) -> str:
         return f"{self._rng.getrandbits(32):08x}"
@@ -216,9 +216,11 @@ class SimOutputs:
         return [row for row in outputs.rows if is_unfinished(row)]
 
     def _look(self) -> None:
+        rows: list[OutputRow] | None = None  # to start an attempt does not change them yet
         for master in self._world.masters.values():
             if master.alive and master.paused_until <= self._world.now and master.machine.epoch:
-                for row in self._rows():
+                rows = self._rows() if rows is None else rows
+                for row in rows:
                     self._start(master, row)
         self._world.at(INTERVAL_S, self._look)
 

@@ -125,11 +125,15 @@ class World:
         return self.clients.answered
 
     def _finished(self) -> bool:
-        if len(self.answered) < self.clients.runs_wanted or not self.operators.content:
+        clients = self.clients
+        if len(clients.answered) < clients.runs_wanted or not self.operators.content:
             return False
         runs = self.store.tables.runs
-        ended = all(run in runs and runs[run].state.ended for _, run in self.answered)
-        return ended and self.tasks.done and self.outputs.is_done()
+        for _, run in self.clients.answered:  # after each action: a generator costs as much again
+            row = runs.get(run)
+            if row is None or not row.state.ended:
+                return False
+        return self.tasks.done and self.outputs.is_done()
 
     def at(self, delay: float, action: Callable[[], None]) -> None:
         self._turn += 1
@@ -147,7 +151,8 @@ class World:
                 return
             action()
 
-        self.at(delay, happen)
+        self._turn += 1
+        heapq.heappush(self._heap, (self.now + delay, self._turn, happen))
 
     # ------------------------------------------------------------ machines
 
@@ -168,14 +173,12 @@ class World:
             case m.SendToWorker(_, incarnation, route, body, sequence):
                 epoch = master.machine.epoch
                 message = self._message(master.name, 1, epoch, body, sequence, incarnation)
-                worker = next(
-                    (candidate for candidate in self.workers.values() if candidate.route == route),
-                    None,
-                )
-                if worker is not None:
-                    self.operators.sent(master, worker.name, body)
-                if worker is not None and self.deaf.get(worker.name, 0.0) <= self.now:
-                    self._deliver(master.name, worker.name, message)
+                for worker in self.workers.values():
+                    if worker.route == route:
+                        self.operators.sent(master, worker.name, body)
+                        if self.deaf.get(worker.name, 0.0) <= self.now:
+                            self._deliver(master.name, worker.name, message)
+                        break
             case m.Publish(body):
                 message = self._message(master.name, 1, master.machine.epoch, body, 0, 0)
                 listeners = (
@@ -313,7 +316,7 @@ class World:
         return self.rng.uniform(0.0005, 0.005) + self.rng.random() ** 4 * longest
 
     def _is_cut(self, name: str, other: str) -> bool:
-        return self.cuts.get(frozenset((name, other)), 0.0) > self.now
+        return bool(self.cuts) and self.cuts.get(frozenset((name, other)), 0.0) > self.now
 
     def faulty(self) -> bool:
         return self.now - self.began < self.faults.until_s

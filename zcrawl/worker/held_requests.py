@@ -462,17 +462,22 @@ class Intake:
             heapq.heappush(self._timers, (self._ready_at(host), self._turn, host_id))
 
     def check(self) -> None:
-        queued = [seq for host in self.hosts.values() for seq in host.queue]
+        queued: set[int] = set()
+        lengths = of_hosts = 0
+        for host in self.hosts.values():
+            queued.update(host.queue)
+            lengths += len(host.queue)
+            of_hosts += host.running
+        started = {seq for seq, held in self.held.items() if held.started}
         tasks = {seq for seq, held in self.held.items() if held.assignment.host == NO_HOST}
-        held_running = {seq for seq, held in self.held.items() if held.started}
-        running = [seq for seq in self.held if seq in held_running and seq not in tasks]
+        running = started - tasks
         self.tasks.check()
-        assert self.tasks.running == held_running & tasks and len(self.tasks) == len(tasks)
-        assert len(queued) == len(set(queued)), "a request is queued once"
-        assert set(queued).isdisjoint(running), "queued or running, never both"
-        assert set(queued) | set(running) | tasks == set(self.held), "held is queued or running"
-        assert self.running == len(running) == sum(h.running for h in self.hosts.values())
-        assert self._first_asked.keys() <= set(running), "first answers are of running requests"
+        assert self.tasks.running == started & tasks and len(self.tasks) == len(tasks)
+        assert lengths == len(queued), "a request is queued once"
+        assert queued.isdisjoint(running), "queued or running, never both"
+        assert queued | running | tasks == self.held.keys(), "held is queued or running"
+        assert self.running == len(running) == of_hosts
+        assert self._first_asked.keys() <= running, "first answers are of running requests"
         for key, group in self.groups.groups.items():
             under = sum(key in self.held[seq].groups for seq in running)
             assert group.running == under, "a group's running requests are counted"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import pytest
@@ -33,16 +33,16 @@ async def test_only_cpu_time_moves_a_page_into_a_child_process(
     """On a busy machine a page waits for a core. It costs no more for that, and to read it again
     in a child process would make the machine busier."""
     context = RunContext(RunConfig(1, 1, msgspec.json.encode(JobSpec("j")), ["x.test"]))
-    resolve = LinkResolver.resolve
+    resolve_all = LinkResolver.resolve_all
 
-    def slow_resolve(self: LinkResolver, base: str, href: str) -> tuple[str, bytes] | None:
-        spend(5 * BUDGET_S / LINKS)
-        return resolve(self, base, href)
+    def slow(self: LinkResolver, base: str, hrefs: Iterable[str]) -> list[tuple[str, bytes]]:
+        step = list(hrefs)
+        spend(5 * BUDGET_S * len(step) / LINKS)
+        return resolve_all(self, base, step)
 
     reader = PageReader()
-    # The first page imports modules. Its link is not on the other page: known links cost nothing.
-    await reader.parse(context, b"<a href=/other>x</a>", "text/html", URL, None)
-    monkeypatch.setattr(LinkResolver, "resolve", slow_resolve)
+    await reader.parse(context, PAGE, "text/html", URL, None)  # the first page imports modules
+    monkeypatch.setattr(LinkResolver, "resolve_all", slow)
     try:
         page = await reader.parse(context, PAGE, "text/html", URL, None)
         assert [url for url, _ in page.links] == [f"{URL}{number}" for number in range(LINKS)]

@@ -317,7 +317,8 @@ SHELL_LEFT: Final = failure(
 SHELL_NOT_ALLOWED: Final = failure(
     "shell_not_allowed",
     "The configuration does not allow the command for jobs.",
-    "Workers: worker.shell.any, or a pattern in worker.shell.allow. Masters: cluster.allow_shell.",
+    "Workers: worker.shell.any = true, or the command in worker.shell.allow. Masters: "
+    "cluster.allow_shell.",
     form=ParameterForm.DETAIL,
     also=(ReasonKind.REFUSAL, ReasonKind.WAITING),
 )

@@ -88,7 +88,7 @@ DELETED: Final = skip(
     "The run is being deleted. The URL was still queued.",
     "Nothing: the rows of the run are being removed.",
 )
-MAX_RUNTIME: Final = skip(
+RUNTIME_EXCEEDED: Final = skip(
     "runtime_exceeded",
     "The run failed because it took longer than max_runtime. The URL was still queued.",
     "Raise max_runtime, or crawl faster (politeness.rate, more workers), and run the job again.",
