@@ -407,7 +407,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tags: tuple[str, ...] = ()  # words that jobs are grouped by
     priority: int = 0  # -100 to 100; higher goes first
     concurrency: int = 0  # tasks without a host at the same time; 0: as many as workers take
-    timeout: float = 0.0  # seconds for one task; 0: fetch.timeout
+    timeout: float = 0.0  # seconds for one task; 0: fetch.timeout, or shell.timeout
     expires: float = 0.0  # seconds after which a run starts nothing more; 0: never
     retry: Retries = Retries()
     placement: Placement = Placement()
