@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "run": (RUNS, "Show one run."),
     "versions": (RUNS, "Show what changed in a job, when and by whom."),
     "archive": (RUNS, "Hide a job."),
+    "prune": ("zcrawl.cli.commands.prune", "Remove old runs now, as [retention] says."),
     "pause": (JOBS, "Stop fetching for all live runs of a job until it is resumed."),
     "resume": (JOBS, "Resume a paused job."),
     "cancel": (JOBS, "End a job's runs, and keep their items and pages."),

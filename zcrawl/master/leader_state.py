@@ -29,6 +29,7 @@ from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, QueuedRow, RunRow
+from zcrawl.model.spec import Retention
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
 from zcrawl.submit.output_rights import OutputRights
@@ -102,6 +103,7 @@ class LeaderState:
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
         self.shell = NO_COMMANDS  # commands that jobs may run
         self.outputs = OutputRights()  # where jobs may have their items written
+        self.retention = Retention()  # of jobs that have no rules of their own
         self.watch = Watch(me)
         self.mishaps = Mishaps()  # shared by all epochs of this master
         self.measured = Measured(0, 0.0)
@@ -118,10 +120,13 @@ class LeaderState:
         self.allow_private = self.runs.open_private = private
         self.allow_code = self.runs.open_code = code
 
-    def join_master(self, mishaps: Mishaps, outputs: OutputRights, *, vouches: bool) -> None:
+    def join_master(
+        self, mishaps: Mishaps, outputs: OutputRights, retention: Retention, *, vouches: bool
+    ) -> None:
         """Take over what the master keeps through all its epochs."""
         self.mishaps = mishaps
         self.outputs = outputs
+        self.retention = retention
         self.vouches = vouches
 
     # ------------------------------------------------------------ for those who watch

@@ -19,8 +19,10 @@ from zcrawl.config import Config
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, StoreError, StoreUnavailable
 from zcrawl.master import events as m
+from zcrawl.master.driver.archive import archive_places
 from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.outputs import OutputLoop
+from zcrawl.master.driver.retention import RetentionLoop
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.mesh.address import TcpAddress, advertised, parse_endpoint
@@ -96,6 +98,7 @@ class MasterNode:
             stack.push_async_callback(store.close)
             rights = OutputRights(self._config.outputs.allow)
             outputs = Path(self._config.outputs.dir or data / OUTPUTS)
+            defaults = cluster.retention_defaults(self._config)
             self._master = MasterLoop(
                 Master(
                     self.id,
@@ -103,6 +106,7 @@ class MasterNode:
                     allow_code=self._config.cluster.allow_code,
                     shell=of_masters(self._config.cluster.allow_shell),
                     outputs=rights,
+                    retention=defaults,
                 ),
                 self._mesh,
                 store,
@@ -115,6 +119,7 @@ class MasterNode:
                     rss_bytes=clock.rss_bytes,
                     cpu_percent=clock.CpuMeter().percent,
                     on_applied=lambda: self._outputs.committed(),
+                    on_prune=lambda job: self._retention.prune(job),
                     on_step_down=self._resign,
                 ),
                 self._peers,
@@ -132,6 +137,19 @@ class MasterNode:
             )
             stack.push_async_callback(self._outputs.close)
             self._outputs.start()
+            shared = self._config.outputs.shared
+            self._retention = RetentionLoop(
+                store,
+                self._master.ask,
+                lambda: self._master.machine.epoch,
+                self._master.note,
+                archive_places(data, outputs, rights, defaults.archive, shared=shared),
+                clock.utc,
+                defaults=defaults,
+                master=self.id,
+            )
+            stack.push_async_callback(self._retention.close)
+            self._retention.start()
             if self._allow is not None:
                 following = follow_allow_list(self._allow, self._mesh.allow, self._log)
                 stack.callback(supervised(following, "allow list", self._log).cancel)

@@ -65,6 +65,7 @@ class Repeat(enum.Enum):
     ANSWER_STORED = "stored answer"  # looked up under the request's id before anything is done
     OWN_COMMAND = "own command"  # its command looks for its own answer, which brings rows with it
     NAMES_EPOCH = "names the epoch"  # a second one finds another epoch and does nothing
+    SAME_RESULT = "same result"  # it only begins what the leader does anyway, each part of it once
 
 
 # ---------------------------------------------------------------- handlers: who answers, and how
