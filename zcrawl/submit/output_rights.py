@@ -109,7 +109,11 @@ class OutputRights:
         return place, prefix
 
     def _refused(self, shown: str, why: str) -> RefusedError:
-        if self.owner:
+        if shown.startswith("archive"):
+            advice = (
+                "Write a folder without a leading /, or let the place be added to outputs.allow"
+            )
+        elif self.owner:
             advice = (
                 "Write a path without a leading /, for a file in the data folder, or name this "
                 "file with --out instead of in the job"

@@ -7,7 +7,7 @@ were skipped, and at last a manifest: so a folder with a manifest is complete.
   or by the next, replaces the same names.
 - A file must have as many rows as the run has counted. So a leader that was paused, and reads while
   a newer one already removes the rows, stops and replaces nothing.
-- Before each rename the leader's epoch is checked again.
+- Before each rename a command on the store checks the leader's epoch again.
 - Rows are read by cursor, 1,000 at a time, so memory does not grow with the run.
 
 The place is checked as that of an output: `outputs.files.folder` opens it without following links,
@@ -79,7 +79,7 @@ class ArchiveTools(msgspec.Struct, frozen=True):
 
     places: ArchivePlaces
     reader: Reader
-    check_leading: Callable[[], None]  # raises Fenced if another master leads
+    fence: Callable[[], None]  # raises Fenced if another master leads, as the store knows it
     utc: Callable[[], float]
     master: str
 
@@ -173,7 +173,7 @@ class _ArchiveWriter:
                 write(folder, aside)
                 stamp = folder.sync_file(aside)
                 digest = _digest(folder, aside)
-                self._tools.check_leading()
+                self._tools.fence()
                 if remote:
                     from zcrawl.blobs.s3 import upload
 

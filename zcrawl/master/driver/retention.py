@@ -24,9 +24,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from zcrawl.errors import Fenced, StoreError, StoreUnavailable, ZcrawlError
 from zcrawl.master.driver.archive import ArchivePlaces, ArchiveTools, write_archive
@@ -39,7 +39,7 @@ from zcrawl.model.reasons.storage import OUTPUT_TIMEOUT
 from zcrawl.model.spec import Retention
 from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.threads import LimitedThread, outcome_of
-from zcrawl.store.commands import NoteArchive
+from zcrawl.store.commands import NoteArchive, NoteOutput
 from zcrawl.store.queries import (
     Query,
     QueryOutcome,
@@ -59,21 +59,32 @@ MOST_FAILURES: Final = 3  # in a row, at one place
 BY: Final = "retention"
 GONE: Final = frozenset((NO_SUCH_RUN, NO_SUCH_JOB, RUN_REOPENED))
 
+T = TypeVar("T")
 Request = Callable[[ClientRequest], Awaitable[Reply]]
 
 
 class _LeaderReader:
     """Reads for the thread that writes an archive, by the store's reader and in this epoch only."""
 
-    def __init__(self, store: StoreThreads, check_leading: Callable[[], None]) -> None:
-        self._store, self._check_leading = store, check_leading
+    def __init__(self, store: StoreThreads, epoch: int, check: Callable[[int], None]) -> None:
+        self._store, self._epoch, self._check_leading = store, epoch, check
         self._loop = asyncio.get_running_loop()
         self.read_at = self._loop.time()
 
     def query(self, query: Query) -> QueryOutcome:
-        self._check_leading()
-        future = asyncio.run_coroutine_threadsafe(self._store.ask(query), self._loop)
-        outcome = future.result(REPLY_S)
+        return self._wait(self._store.ask(query))
+
+    def fence(self) -> None:
+        """Raise Fenced if another master leads: a command that changes nothing is refused then."""
+        self._wait(self._store.do(NoteOutput(self._epoch, 0, "", "")))
+
+    def _wait(self, call: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._check_leading(self._epoch)
+        except Fenced:
+            call.close()
+            raise
+        outcome = asyncio.run_coroutine_threadsafe(call, self._loop).result(REPLY_S)
         self.read_at = self._loop.time()
         return outcome
 
@@ -191,10 +202,8 @@ class RetentionLoop:
     async def _write(self, run: RemovableRun, epoch: int) -> str:
         if self._thread.busy:
             raise _hangs("an earlier archive has not been written yet")
-        reader = _LeaderReader(self._store, lambda: self._check_leading(epoch))
-        tools = ArchiveTools(
-            self._places, reader, lambda: self._check_leading(epoch), self._utc, self._master
-        )
+        reader = _LeaderReader(self._store, epoch, self._check_leading)
+        tools = ArchiveTools(self._places, reader, reader.fence, self._utc, self._master)
         writing = self._writing = self._thread.submit(lambda: write_archive(run, tools))
         loop = asyncio.get_running_loop()
         while True:
