@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +22,6 @@ from zcrawl.model.spec import Retention
 from zcrawl.model.states import Outcome, RunState
 from zcrawl.store.commands import Command, CommandOutcome, NoteOutput, RetryDead
 from zcrawl.store.queries import (
-    Items,
     Query,
     QueryOutcome,
     ReadFailed,
@@ -33,7 +33,8 @@ from zcrawl.submit.output_rights import OutputRights
 from zcrawl.testing.store.store import FakeStore
 
 PAGES = 3
-RETRIED = ["failed.jsonl", "items.jsonl", "manifest.json"]
+PATIENCE_S = 30.0
+FILES = ["failed.jsonl", "items.jsonl", "manifest.json"]
 
 
 class Meddling:
@@ -120,7 +121,8 @@ class Scene:
             job.spec = msgspec.json.encode({"name": job.name, "retention": retention})
 
     async def remove(self, loop: RetentionLoop) -> None:
-        await loop._remove(None, self.epoch)
+        async with asyncio.timeout(PATIENCE_S):
+            await loop._remove(None, self.epoch)
 
     def runs(self) -> dict[int, RunState]:
         rows = self.story.store.runs()
@@ -155,7 +157,7 @@ async def test_an_old_run_is_archived_with_a_manifest_and_deleted(scene: Scene) 
     await scene.remove(scene.loop())
     assert list(scene.runs()) == [second]
     files = scene.files(first)
-    assert list(files) == RETRIED
+    assert list(files) == FILES
     manifest = json.loads(files["manifest.json"])
     assert (manifest["run"], manifest["name"], manifest["state"]) == (
         first,
@@ -166,8 +168,8 @@ async def test_an_old_run_is_archived_with_a_manifest_and_deleted(scene: Scene) 
     assert manifest["counters"]["items"] == PAGES
     assert manifest["shares"] == {"w1": PAGES + 2}
     described = {file["name"]: file for file in manifest["files"]}
-    assert [described[name]["rows"] for name in RETRIED[:2]] == [2, PAGES]
-    for name in RETRIED[:2]:
+    assert [described[name]["rows"] for name in FILES[:2]] == [2, PAGES]
+    for name in FILES[:2]:
         assert described[name]["bytes"] == len(files[name])
         assert described[name]["sha256"] == hashlib.sha256(files[name]).hexdigest()
     assert [json.loads(line)["reason"] for line in files["failed.jsonl"].splitlines()] == [
@@ -269,12 +271,12 @@ async def test_the_next_leader_archives_again_and_deletes_once(scene: Scene) -> 
     with pytest.raises(StoreUnavailable):
         await scene.remove(scene.loop())
     before = scene.files(first)
-    assert list(before) == RETRIED
+    assert list(before) == FILES
     assert len(scene.runs()) == 2
     scene.request = real  # type: ignore[method-assign]
     await scene.remove(scene.loop())
     after = scene.files(first)
-    assert [after[name] for name in RETRIED[:2]] == [before[name] for name in RETRIED[:2]]
+    assert [after[name] for name in FILES[:2]] == [before[name] for name in FILES[:2]]
     assert list(scene.runs()) == [first + 1]
     assert scene.requests == died  # the same request, by its id
     again = await scene.request(died[0])
@@ -349,12 +351,22 @@ async def test_the_masters_archive_needs_no_other_right(scene: Scene) -> None:
     first = scene.crawl()
     scene.crawl()
     await scene.remove(scene.loop(Retention(keep_runs=1, archive=place)))
-    assert list(scene.files(first, "theirs")) == RETRIED
+    assert list(scene.files(first, "theirs")) == FILES
     other = scene.crawl()
     scene.store_retention(keep_runs=1, archive=place)
     await scene.remove(scene.loop(Retention(archive=place)))
     assert "path_not_allowed" in scene.kept(other)[0][1]
     assert list(scene.runs()) == [first + 1, other]
+
+
+async def test_an_allowed_folder_may_be_the_archive_itself(scene: Scene) -> None:
+    """The entry of the configuration, not only a folder below it."""
+    place = scene.folder / "theirs"
+    first = scene.crawl()
+    scene.crawl()
+    scene.store_retention(keep_runs=1, archive=f"{place}/")
+    await scene.remove(scene.loop(rights=OutputRights((str(place),))))
+    assert list(scene.files(first, "theirs")) == FILES
 
 
 async def test_a_place_that_fails_is_given_up_until_the_next_time(scene: Scene) -> None:
@@ -383,14 +395,14 @@ async def test_a_run_waits_for_its_outputs(scene: Scene) -> None:
 
 
 async def test_many_runs_are_read_in_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is removed once, also when some of them stay."""
+    """Each is looked at once, also when the first of them stay."""
     monkeypatch.setattr("zcrawl.master.driver.retention.BATCH", 2)
+    spec = {"name": "x", "retention": {"keep_runs": 1}, "output": {"to": ["x-{run}.jsonl"]}}
+    for _ in range(3):
+        run = scene.story.submit(*urls(1), spec=spec, mode="update")["run"]
+        scene.story.ask("act", ref="x", action="cancel", run=run)
     runs = [scene.crawl(0, keep_runs=1) for _ in range(6)]
     await scene.remove(scene.loop())
-    assert list(scene.runs()) == runs[5:]
+    assert list(scene.runs()) == [1, 2, 3, runs[5]]
     assert len(scene.requests) == 5
-
-
-def test_items_are_the_rows_that_the_tests_lose() -> None:
-    """The outcome types of both queries are made of one list."""
-    assert Items([]).rows == []
+    assert [name for name, _ in scene.notes] == ["retention_waits"] * 2
