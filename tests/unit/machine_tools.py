@@ -229,7 +229,7 @@ class LeaderStory:
                 self.notes.append(effect)
             case m.LeadershipBegan() | m.TakeoverFailed():
                 self.takeovers.append(effect)
-            case m.StepDown():
+            case m.StepDown() | m.RemoveOldRuns():
                 pass
 
     def run(self, what: Command | m.Ask) -> None:

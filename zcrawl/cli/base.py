@@ -25,6 +25,7 @@ from zcrawl.text.spelling import near_names
 if TYPE_CHECKING:
     from zcrawl.config import Config, Resolved
     from zcrawl.fetch.keyring import JobRights
+    from zcrawl.model.spec import Retention
     from zcrawl.submit.output_rights import OutputRights
     from zcrawl.telemetry.logs.files import EventLog
 
@@ -155,6 +156,7 @@ class Settings(NamedTuple):
             "stuck_after": worker.stuck_after,
             "rights": self.job_rights(),
             "outputs": self.output_rights(),
+            "retention": self.retention(),
         }
 
     def job_rights(self) -> JobRights:
@@ -168,6 +170,12 @@ class Settings(NamedTuple):
         from zcrawl.submit.output_rights import OutputRights
 
         return OutputRights(self.config.outputs.allow, owner=True)
+
+    def retention(self) -> Retention:
+        """Return which runs are kept of jobs that do not say it."""
+        from zcrawl.roles.cluster import retention_defaults
+
+        return retention_defaults(self.config)
 
     def named(self, node: str | None) -> Config:
         """Return the configuration with the node's name from a flag."""

@@ -29,20 +29,24 @@ from zcrawl.store.queries import (
     JobVersions,
     ListJobs,
     ReadChain,
+    ReadRemovable,
     ReadRuns,
     ReadVersions,
+    RemovableRuns,
     RunRows,
     Tallies,
     TallyRows,
 )
 from zcrawl.telemetry.schedules import chain_view, schedule_view
 from zcrawl.telemetry.views import (
+    MOST_REMOVABLE,
     LiveRun,
     chosen_run,
     is_listed,
     is_visible,
     job_view,
     present_runs,
+    removable_view,
     run_listed,
     versions_view,
 )
@@ -104,7 +108,8 @@ async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
     from zcrawl.roles.embedded import EmbeddedCluster
 
     open_database(settings).close()  # a mistyped folder is an error, not a new database
-    async with EmbeddedCluster(settings.data, 0) as cluster:
+    retention, outputs = settings.retention(), settings.output_rights()
+    async with EmbeddedCluster(settings.data, 0, outputs=outputs, retention=retention) as cluster:
         yield _explaining(cluster.ask)
 
 
@@ -212,6 +217,21 @@ async def versions(settings: Settings, ref: str) -> dict[str, Any]:
         outcome = store.query(ReadVersions(row.id))
         assert isinstance(outcome, JobVersions)
         return {"versions": versions_view(row, outcome.rows)}
+
+
+async def removable(settings: Settings, ref: str) -> list[dict[str, Any]]:
+    """Return the runs that retention removes, of a job or of all; nothing is changed."""
+    if is_live(settings):
+        async with running(settings) as ask:
+            reply = await ask("prune", {"ref": ref, "dry_run": True})
+        views: list[dict[str, Any]] = reply["runs"]
+        return views
+    with contextlib.closing(open_database(settings)) as store:
+        number = find_job(store, ref).id if ref else None
+        query = ReadRemovable(time.time(), settings.retention(), MOST_REMOVABLE, number)
+        outcome = store.query(query)
+        assert isinstance(outcome, RemovableRuns)
+        return [removable_view(row) for row in outcome.rows]
 
 
 def stopped(view: dict[str, Any]) -> dict[str, Any]:

@@ -48,6 +48,7 @@ COMMANDS: Final = {
     "versions": (RUNS, "Show what changed in a job, when and by whom."),
     "archive": (RUNS, "Hide a job."),
     "schedule": ("zcrawl.cli.commands.schedule", "Show and change what runs by itself."),
+    "prune": ("zcrawl.cli.commands.prune", "Remove old runs now, as [retention] says."),
     "pause": (JOBS, "Stop fetching for all live runs of a job until it is resumed."),
     "resume": (JOBS, "Resume a paused job."),
     "cancel": (JOBS, "End a job's runs, and keep their items and pages."),

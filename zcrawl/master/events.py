@@ -192,6 +192,12 @@ class LeadershipBegan(msgspec.Struct, frozen=True):
     """The database is loaded and this master leads now."""
 
 
+class RemoveOldRuns(msgspec.Struct, frozen=True):
+    """Look for runs to remove now, not only at the next regular time (`driver.retention`)."""
+
+    job: int | None = None  # only runs of it
+
+
 class TakeoverFailed(msgspec.Struct, frozen=True):
     """The takeover failed and is repeated; a process that gives up shows this reason."""
 
@@ -209,6 +215,7 @@ MasterEffect: TypeAlias = (
     | ReloadConfig
     | LeadershipBegan
     | TakeoverFailed
+    | RemoveOldRuns
     | Note
 )
 MasterEffects: TypeAlias = list[MasterEffect]

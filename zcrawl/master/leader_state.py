@@ -30,7 +30,7 @@ from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain, RunConfigs
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, QueuedRow, RunRow
-from zcrawl.model.spec import JobSpec
+from zcrawl.model.spec import JobSpec, Retention
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
 from zcrawl.submit.output_rights import OutputRights
@@ -111,6 +111,7 @@ class LeaderState:
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
         self.shell = NO_COMMANDS  # commands that jobs may run
         self.outputs = OutputRights()  # where jobs may have their items written
+        self.retention = Retention()  # of jobs that have no rules of their own
         self.watch = Watch(me)
         self.reloads = Reloads()
         self.mishaps = Mishaps()  # shared by all epochs of this master
@@ -143,10 +144,13 @@ class LeaderState:
             elif active.dispatches and not dispatched:
                 self.planner.run_freed(active.row.id)
 
-    def join_master(self, mishaps: Mishaps, outputs: OutputRights, *, vouches: bool) -> None:
+    def join_master(
+        self, mishaps: Mishaps, outputs: OutputRights, retention: Retention, *, vouches: bool
+    ) -> None:
         """Take over what the master keeps through all its epochs."""
         self.mishaps = mishaps
         self.outputs = outputs
+        self.retention = retention
         self.vouches = vouches
 
     # ------------------------------------------------------------ for those who watch

@@ -47,6 +47,7 @@ from zcrawl.master.leader import Leader
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import MESSAGE_IGNORED, TAKEOVER_FAILED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
+from zcrawl.model.spec import Retention
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
@@ -74,11 +75,14 @@ class Master:
         shell: ShellRights = NO_COMMANDS,
         vouches: bool = False,
         outputs: OutputRights | None = None,
+        retention: Retention | None = None,
     ) -> None:
-        """Without `outputs`, jobs may write to the outputs folder only."""
+        """Without `outputs`, jobs may write to the outputs folder only; without `retention`, jobs
+        that say nothing about it keep all their runs."""
         self.me = me
         self._vouches = vouches  # typed URLs open their own hosts (submit.private)
         self._outputs = outputs or OutputRights()
+        self._retention = retention or Retention()
         self._allow_code = allow_code  # jobs may bring a spider's file (submit.code)
         self._shell = shell  # commands that jobs may run
         self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
@@ -219,7 +223,9 @@ class Master:
             allow_code=self._allow_code,
             shell=self._shell,
         )
-        self.leader.state.join_master(self.mishaps, self._outputs, vouches=self._vouches)
+        self.leader.state.join_master(
+            self.mishaps, self._outputs, self._retention, vouches=self._vouches
+        )
         self.mishaps.led(now)
         text = f"{self.me} leads in epoch {self.epoch}"
         effects: MasterEffects = [LeadershipBegan(), Note("leader", text)]

@@ -74,6 +74,7 @@ class Log(Protocol):
 
 # ---------------------------------------------------------------- what an operator should see
 
+ARCHIVE_FAILED: Final = _declare(WARNING, "archive_failed")
 ASSIGNMENT_LOST: Final = _declare(WARNING, "assignment_lost")
 BAD_BODY: Final = _declare(WARNING, "bad_body")
 BAD_ZAP_REQUEST: Final = _declare(WARNING, "bad_zap_request")

@@ -350,8 +350,8 @@ FAIL_ABOVE: Final = 0.5
 class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which ended runs of the job are kept; a run beyond one of the limits is removed."""
 
-    keep_runs: int | None = None  # the newest; None: no limit by number
-    keep_days: float | None = None  # since their end; None: no limit by age
+    keep_runs: int | None = None  # the newest; None: what the masters say; 0: no limit
+    keep_days: float | None = None  # since their end; None: what the masters say; 0: no limit
     archive: str = ""  # s3://bucket/prefix or a folder: runs are written there before
     archive_format: str = "jsonl"  # jsonl | parquet
 

@@ -30,6 +30,7 @@ from zcrawl.model.log_event import SETTINGS_NOT_KEPT
 from zcrawl.model.reasons.cluster import NO_LEADER, WORKERS_FAIL
 from zcrawl.model.reload_report import ReloadReport
 from zcrawl.model.snapshot import EmbeddedSnapshot, OutputTrouble, OutputTroubles
+from zcrawl.model.spec import Retention
 from zcrawl.model.states import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
@@ -76,6 +77,7 @@ class EmbeddedCluster:
         bandwidth: float = 0.0,
         rights: JobRights = OWNER,
         outputs: OutputRights | None = None,
+        retention: Retention | None = None,
         stuck_after: float = STUCK_CPU_S,
         blobs: str = "",
         pause_unfinished: bool = False,
@@ -96,6 +98,7 @@ class EmbeddedCluster:
         }
         self._rights = rights
         self._output_rights = outputs or OutputRights(owner=True)
+        self._retention = retention or Retention()
         self._pause_unfinished = pause_unfinished
         self._takeover_timeout_s = takeover_timeout_s
         self._nursery = nursery
@@ -178,8 +181,10 @@ class EmbeddedCluster:
         from zcrawl.store.sql import light
 
         light.load()
+        from zcrawl.master.driver.archive import archive_places
         from zcrawl.master.driver.loop import MasterLoop, MasterProcess
         from zcrawl.master.driver.outputs import OutputLoop
+        from zcrawl.master.driver.retention import RetentionLoop
         from zcrawl.master.driver.store_threads import StoreThreads
         from zcrawl.master.events import Elected
         from zcrawl.master.master import Master
@@ -202,6 +207,7 @@ class EmbeddedCluster:
                 shell=self._rights.shell,
                 vouches=True,
                 outputs=self._output_rights,
+                retention=self._retention,
             ),
             mesh,
             store,
@@ -214,6 +220,7 @@ class EmbeddedCluster:
                 rss_bytes=clock.rss_bytes,
                 cpu_percent=clock.CpuMeter().percent,
                 on_applied=lambda: outputs.committed(),
+                on_prune=lambda job: retention.prune(job),
                 prepare=Vouching(log).prepare,
                 reload=self._reload,
             ),
@@ -230,6 +237,17 @@ class EmbeddedCluster:
             alone=True,
         )
         stack.push_async_callback(outputs.close)
+        retention = RetentionLoop(
+            store,
+            master.ask,
+            lambda: master.machine.epoch,
+            master.note,
+            archive_places(data, data, self._output_rights, self._retention.archive),
+            clock.utc,
+            defaults=self._retention,
+            master=place.MASTER,
+        )
+        stack.push_async_callback(retention.close)
         self._master, self._outputs = master, outputs
         try:
             async with asyncio.timeout(LEAD_TIMEOUT_S):
@@ -241,6 +259,7 @@ class EmbeddedCluster:
         if self._pause_unfinished:
             await self._pause()
         outputs.start()
+        retention.start()
         master.listen()
 
     async def _pause(self) -> None:

@@ -23,8 +23,10 @@ from zcrawl.config_changes import Changes, NodeKind
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, StoreError, StoreUnavailable
 from zcrawl.master import events as m
+from zcrawl.master.driver.archive import archive_places
 from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.outputs import OutputLoop
+from zcrawl.master.driver.retention import RetentionLoop
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.mesh.address import TcpAddress, advertised, parse_endpoint
@@ -113,6 +115,7 @@ class MasterNode:
             store = StoreThreads(database, self._log)
             stack.push_async_callback(store.close)
             outputs = Path(self._config.outputs.dir or data / OUTPUTS)
+            defaults = cluster.retention_defaults(self._config)
             master = self._master = MasterLoop(
                 Master(
                     self.id,
@@ -120,6 +123,7 @@ class MasterNode:
                     allow_code=self._config.cluster.allow_code,
                     shell=of_masters(self._config.cluster.allow_shell),
                     outputs=self._rights,
+                    retention=defaults,
                 ),
                 self._mesh,
                 store,
@@ -132,6 +136,7 @@ class MasterNode:
                     rss_bytes=clock.rss_bytes,
                     cpu_percent=clock.CpuMeter().percent,
                     on_applied=lambda: self._outputs.committed(),
+                    on_prune=lambda job: self._retention.prune(job),
                     on_step_down=self._resign,
                     reload=self._live.reload,
                 ),
@@ -150,6 +155,19 @@ class MasterNode:
             )
             stack.push_async_callback(self._outputs.close)
             self._outputs.start()
+            shared = self._config.outputs.shared
+            self._retention = RetentionLoop(
+                store,
+                master.ask,
+                lambda: master.machine.epoch,
+                master.note,
+                archive_places(data, outputs, self._rights, defaults.archive, shared=shared),
+                clock.utc,
+                defaults=defaults,
+                master=self.id,
+            )
+            stack.push_async_callback(self._retention.close)
+            self._retention.start()
             if self._allow is not None:
                 following = follow_allow_list(self._allow, self._mesh.allow, self._log)
                 stack.callback(supervised(following, "allow list", self._log).cancel)

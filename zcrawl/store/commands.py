@@ -324,6 +324,8 @@ class ChangeRun(msgspec.Struct, frozen=True):
     now: float
     client_action: ClientAction | None = None  # the client's request, stored with its answer
     others: tuple[int, ...] = ()
+    # Delete the run only if this is its end: a retry reopens runs, and then they go on.
+    only_ended_at: float | None = None
 
 
 class BeginRuns(msgspec.Struct, frozen=True):
@@ -375,7 +377,8 @@ class TuneRun(msgspec.Struct, frozen=True):
 
 
 class RunChanged(msgspec.Struct, frozen=True):
-    """Outcome of ChangeRun, TuneRun and CancelOffline. `refused`: no_such_run, run_ended."""
+    """Outcome of ChangeRun, TuneRun and CancelOffline. `refused`: no_such_run, run_ended,
+    run_reopened."""
 
     refused: str
     row: RunRow | None
@@ -522,6 +525,14 @@ class NoteOutput(msgspec.Struct, frozen=True):
     problem: str
 
 
+class NoteArchive(msgspec.Struct, frozen=True):
+    """Store why an ended run could not be archived, and count it; empty: the problem is over."""
+
+    epoch: int
+    run: int
+    problem: str
+
+
 class Forget(msgspec.Struct, frozen=True):
     """Remove watermarks that have not moved since `before`, of these streams, and up to `limit`
     answers to clients that are older than `answers_before` (`master.pruning`)."""
@@ -567,6 +578,7 @@ LeaderCommand: TypeAlias = (
     | CountCrash
     | AdvanceOutput
     | NoteOutput
+    | NoteArchive
     | Forget
     | SaveHistory
 )

@@ -19,6 +19,7 @@ from zcrawl.model.rows import (
     Refilled,
     RunRow,
 )
+from zcrawl.model.spec import Retention
 from zcrawl.model.states import JobState, Kept, RequestState, RunState
 from zcrawl.schedule.dependencies import FinishedRun
 from zcrawl.store.output_pieces import PartsPlace, Progress
@@ -180,6 +181,13 @@ class ExampleRow(msgspec.Struct, frozen=True):
     detail: str  # for people; empty: the reason says it all
 
 
+class KeptRun(msgspec.Struct, frozen=True):
+    """An old run that could not be archived, so it was not removed."""
+
+    run: int
+    problem: str
+
+
 class TallyRows(msgspec.Struct, frozen=True):
     statuses: dict[int, int]
     failed: dict[str, int]
@@ -194,6 +202,7 @@ class TallyRows(msgspec.Struct, frozen=True):
     actions: list[ActionRow] = []  # the latest few, newest first
     outputs: list[OutputFact] = []
     examples: list[ExampleRow] = []  # by kind and name
+    not_removed: list[KeptRun] = []  # of all runs of the job, newest first
 
 
 class ReadItems(msgspec.Struct, frozen=True):
@@ -272,6 +281,36 @@ class OutputRow(msgspec.Struct, frozen=True):
     problem: str = ""  # what hindered it last
     progress: Progress = Progress()  # the pieces of the part, and where complete parts are
     began: float = 0.0  # UTC; when the run was created
+
+
+class ReadRemovable(msgspec.Struct, frozen=True):
+    """Find ended runs to remove (`store.retention`), in the order of jobs, oldest first."""
+
+    now: float  # UTC
+    defaults: Retention  # of the masters
+    limit: int
+    job: int | None = None  # only runs of it
+    after: tuple[int, int] = (0, 0)  # job and run of the last one that was returned
+
+
+class RemovableRun(msgspec.Struct, frozen=True):
+    """An ended run to remove."""
+
+    job: int
+    name: str  # the job's
+    run: int
+    ended_at: float
+    why: str
+    archive: str  # where it is written before; empty: nowhere
+    archive_format: str
+    by_job: bool  # the job names the archive
+    unwritten: tuple[str, ...] = ()  # its outputs that are not complete: it waits for them
+    problem: str = ""  # why it could not be archived
+    failures: int = 0  # how often
+
+
+class RemovableRuns(msgspec.Struct, frozen=True):
+    rows: list[RemovableRun]
 
 
 class ReadKnown(msgspec.Struct, frozen=True):
@@ -376,6 +415,7 @@ Query: TypeAlias = (
     | ReadEpoch
     | ReadHistory
     | ReadFailureGroups
+    | ReadRemovable
 )
 QueryOutcome: TypeAlias = (
     Refilled
@@ -395,4 +435,5 @@ QueryOutcome: TypeAlias = (
     | StoredEpoch
     | HistoryPoints
     | FailureGroupRows
+    | RemovableRuns
 )

@@ -18,7 +18,7 @@ from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.pace import parse_hours
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.model.formats import FORMATS, is_capture
-from zcrawl.model.reasons.usage import JOB_TOO_LARGE, UNKNOWN_KEY
+from zcrawl.model.reasons.usage import JOB_TOO_LARGE, PATH_NOT_ALLOWED, UNKNOWN_KEY
 from zcrawl.model.spec import (
     CRAWL,
     ENGINES,
@@ -33,8 +33,9 @@ from zcrawl.submit import extraction, keys, schedule
 from zcrawl.submit.access import check_access
 from zcrawl.submit.code import check_code, check_engine, check_kind
 from zcrawl.submit.labels import label_error
-from zcrawl.submit.outputs import check_outputs
+from zcrawl.submit.outputs import check_outputs, refuse_login
 from zcrawl.submit.params import check_params, filled
+from zcrawl.submit.prefixes import place_of
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed, seed_check
 from zcrawl.submit.tags import check_tags
@@ -142,7 +143,7 @@ def check_run_rules(spec: JobSpec) -> None:
         raise JobError(f"fail_above is {spec.fail_above}; it is a share, from 0 to 1")
     _at_least(0, "max_runtime", spec.max_runtime)
     retention = spec.retention
-    _at_least(1, "retention.keep_runs", retention.keep_runs)
+    _at_least(0, "retention.keep_runs", retention.keep_runs)
     _at_least(0, "retention.keep_days", retention.keep_days, most=36_600)
     formats = [name for name in FORMATS if not is_capture(name)]
     if retention.archive_format not in formats:
@@ -155,6 +156,21 @@ def check_run_rules(spec: JobSpec) -> None:
             "retention.archive is used when runs are removed; set retention.keep_runs or "
             "retention.keep_days, or remove it"
         )
+    if retention.archive:
+        check_archive(retention.archive)
+
+
+def check_archive(archive: str) -> None:
+    """Raise JobError for an archive that is not a folder or s3://bucket/prefix."""
+    refuse_login(archive)
+    try:
+        place_of(archive)
+    except ValueError as error:
+        raise JobError(
+            f"retention.archive is {archive[:200]!r}: {error}; write a folder or "
+            "s3://bucket/prefix",
+            code=PATH_NOT_ALLOWED,
+        ) from None
 
 
 def _check_size(spec: JobSpec) -> None:

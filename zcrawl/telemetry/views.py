@@ -19,13 +19,14 @@ from zcrawl.model.rows import JobVersion, RunRow
 from zcrawl.model.snapshot import RunView
 from zcrawl.model.spec import UNREADABLE
 from zcrawl.model.states import JobState, RunState
-from zcrawl.store.queries import JobRow, OutputFact, TallyRows
+from zcrawl.store.queries import JobRow, OutputFact, RemovableRun, TallyRows
 from zcrawl.submit.differences import changes
 from zcrawl.submit.tags import is_tagged, tags_of
 from zcrawl.telemetry.schedules import NEXT_DUE_TIMES, params_of, schedule_view
 from zcrawl.telemetry.times import iso as iso
 
 MAX_IN_FLIGHT_URLS: Final = 50
+MOST_REMOVABLE: Final = 500  # runs in an answer about retention
 SUMMARY_KEYS: Final = (
     "job",
     "run",
@@ -146,6 +147,7 @@ def job_view(
         "examples": examples_view(tallies),
         "fields": fields_view(tallies),
         "outputs": [output_view(output) for output in tallies.outputs],
+        "not_removed": [{"run": kept.run, "problem": kept.problem} for kept in tallies.not_removed],
         "last_actions": [
             {"at": iso(action.at), "what": action.what, "by": action.by, "via": action.via}
             for action in tallies.actions
@@ -215,6 +217,21 @@ def run_listed(run: RunRow, live: LiveRun, now: float) -> dict[str, Any]:
         "created_at": iso(run.created_at),
         "started_at": iso(run.started_at),
         "ended_at": iso(run.ended_at),
+    }
+
+
+def removable_view(run: RemovableRun) -> dict[str, Any]:
+    """Return the view of a run that retention removes."""
+    return {
+        "run": run.run,
+        "job": run.job,
+        "name": run.name,
+        "ended_at": iso(run.ended_at),
+        "why": run.why,
+        "archive": run.archive,
+        "unwritten": list(run.unwritten),
+        "problem": run.problem,
+        "failures": run.failures,
     }
 
 

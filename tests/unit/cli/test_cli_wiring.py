@@ -25,6 +25,7 @@ from zcrawl.cli.main import run
 from zcrawl.errors import RefusedError
 from zcrawl.fetch.keyring import JobRights
 from zcrawl.model.snapshot import EmbeddedSnapshot
+from zcrawl.model.spec import Retention
 from zcrawl.roles import client, embedded, offline
 from zcrawl.runtime import loop, nursery
 
@@ -178,7 +179,7 @@ def test_a_crawl_starts_a_cluster_in_the_data_folder(
     blobs = str(tmp_path / "zcrawl-data" / "blobs")
     rights = {"rights": JobRights(owner=True), "outputs": options["outputs"]}
     assert rights["outputs"].owner
-    more = {"pause_unfinished": True, "nursery": 2, "blobs": blobs}
+    more = {"pause_unfinished": True, "nursery": 2, "blobs": blobs, "retention": Retention()}
     assert options == {**limits, **rights, **more}
     spec = world.asked[0][1]["spec"]
     assert spec["scope"]["max_depth"] == 3

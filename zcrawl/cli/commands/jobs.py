@@ -150,6 +150,8 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
     }
     for n, written in enumerate(view.get("outputs", ()), 1):
         lines[f"output {n}"] = output.describe_output(written)
+    for kept in view.get("not_removed", ()):
+        lines[f"run {kept['run']} kept"] = kept["problem"]
     for n, action in enumerate(view.get("last_actions", ()), 1):
         lines[f"action {n}"] = f"{action['what']} by {action['by'] or 'unknown'}, {action['at']}"
     for name, counts in view.get("fields", {}).items():

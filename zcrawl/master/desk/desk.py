@@ -32,7 +32,7 @@ from zcrawl.master.desk.operation import (
 from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
 from zcrawl.master.desk.views import DeskViews
-from zcrawl.master.events import Ask, Execute, MasterEffects, Note, StepDown
+from zcrawl.master.events import Ask, Execute, MasterEffects, Note, RemoveOldRuns, StepDown
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import live_run, nodes_view
 from zcrawl.mesh.messages import ClientRequest
@@ -83,6 +83,8 @@ from zcrawl.store.queries import (
     Query,
     QueryOutcome,
     ReadJobNames,
+    ReadRemovable,
+    RemovableRuns,
 )
 from zcrawl.store.rules import run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
@@ -94,7 +96,15 @@ from zcrawl.submit.schedule import check_future, check_parents, parents_of
 from zcrawl.submit.shell_rights import with_shell_right
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import check, spec_from_dict
-from zcrawl.telemetry.views import chosen_run, is_visible, live_runs, present_runs, would_change
+from zcrawl.telemetry.views import (
+    MOST_REMOVABLE,
+    chosen_run,
+    is_visible,
+    live_runs,
+    present_runs,
+    removable_view,
+    would_change,
+)
 
 ACTIONS = {
     "pause": (RunState.PAUSED, PAUSED_BY_REQUEST),
@@ -135,7 +145,9 @@ class Desk:
             self._begin(pending, now, effects)
 
     def _begin(self, pending: Pending, now: float, effects: MasterEffects) -> None:
-        self._do(pending, now, effects, audited=_operation(pending).audited)
+        looks_only = bool(pending.request.args.get("dry_run"))
+        audited = _operation(pending).audited and not looks_only
+        self._do(pending, now, effects, audited=audited)
 
     def _do(
         self, pending: Pending, now: float, effects: MasterEffects, *, audited: bool = False
@@ -367,10 +379,18 @@ class Desk:
             run = runs[0] if runs else run  # none is live: the store refuses, or has nothing to do
             pending.count = sum(would_change(row, state) for row in runs or [run])
             others = tuple(row.id for row in runs if row is not run)
-            client_action, epoch = self._client_action(pending, now), self._state.epoch
-            id = pending.request.id
+            client_action = self._client_action(pending, now)
+            deletes = state is RunState.DELETED and pending.args.get("ended_at") is not None
             change = ChangeRun(
-                epoch, id, run.id, state, reason, client_action.at, client_action, others
+                epoch=self._state.epoch,
+                request=pending.request.id,
+                run=run.id,
+                state=state,
+                reason=reason,
+                now=client_action.at,
+                client_action=client_action,
+                others=others,
+                only_ended_at=pending.args.number("ended_at") if deletes else None,
             )
             effects.append(Execute(change))
         else:
@@ -443,6 +463,32 @@ class Desk:
             sentence = idempotency.deed(pending.request, row.name)
             effects.append(Note(f"run_{what}", f"{sentence} (run {row.id})", row.id))
             self._reply(pending, run_reply(row, pending.count), effects)
+
+    # ------------------------------------------------------------ retention
+
+    def prune(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        """Begin with the job, if one is named."""
+        if pending.args.text("ref"):
+            self.find_job(pending, now, effects)
+        else:
+            self._find_removable(pending, now, effects)
+
+    def prune_job(
+        self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
+    ) -> None:
+        pending.job = reads.the_job(job_list, pending.request)
+        self._find_removable(pending, now, effects)
+
+    def _find_removable(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        job = None if pending.job is None else pending.job.id
+        utc, defaults = self._state.utc(now), self._state.retention
+        effects.append(Ask(ReadRemovable(utc, defaults, MOST_REMOVABLE, job), pending.request.id))
+
+    def _pruned(self, pending: Pending, found: RemovableRuns, effects: MasterEffects) -> None:
+        """The driver removes them: it writes archives, and then deletes each run by a request."""
+        if not pending.args.get("dry_run"):
+            effects.append(RemoveOldRuns(None if pending.job is None else pending.job.id))
+        self._reply(pending, {"runs": [removable_view(row) for row in found.rows]}, effects)
 
     def tune(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
         job = reads.the_job(job_list, pending.request)
@@ -537,6 +583,9 @@ class Desk:
                 self._begin(pending, now, effects)
             else:
                 self._reply(pending, msgspec.json.decode(outcome.reply), effects)
+            return
+        if isinstance(outcome, RemovableRuns):
+            self._pruned(pending, outcome, effects)
             return
         try:
             handler = _operation(pending).handler

@@ -197,6 +197,7 @@ declare(
     Argument("runs", Type.LIST, about="with delete of a job: refused if it has others"),
     Argument("reason", Type.TEXT, default="", about="with retry"),
     Argument("host", Type.INTEGER, default=0, about="id, with retry"),
+    Argument("ended_at", Type.NUMBER, about="with delete and run: only if it ended then, UTC"),
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.act),
@@ -211,6 +212,16 @@ declare(
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.change_job),
     answer="job, state, changed; its runs are not affected",
+    audited=True,
+)
+declare(
+    "prune",
+    Argument("ref", Type.TEXT, default="", about="id or name of a job; else of all jobs"),
+    Argument("dry_run", Type.FLAG, about="only list them"),
+    right=Right.OPERATOR,
+    repeat=Repeat.SAME_RESULT,
+    handler=LeaderAction(lambda desk: desk.prune, lambda desk: desk.prune_job),
+    answer="runs to remove, at most 500, and why; without dry_run the leader removes them now",
     audited=True,
 )
 declare(

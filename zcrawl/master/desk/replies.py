@@ -15,7 +15,7 @@ from zcrawl.master.desk.operations import find
 from zcrawl.master.events import MasterEffects, Note, ReplyTo
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import REQUEST_REFUSED
-from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, RUN_ENDED
+from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, RUN_ENDED, RUN_REOPENED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.rows import RunRow
 from zcrawl.store.queries import JobRow, TallyRows
@@ -73,6 +73,7 @@ def refusal(code: str, job: int, run: int) -> RefusedError:
         NAME_EXISTS: f"a job of this name exists: {job}; --update replaces its spec and runs it,"
         " --again runs it as it is",
         JOB_ARCHIVED: f"job {job} is archived; `zcrawl archive {job} --undo` takes it back",
+        RUN_REOPENED: "a retry has reopened the run, so it is not removed",
         RUN_ENDED: f"run {run} has ended" if run else "the run has ended",
     }
     return RefusedError(messages.get(code, code.replace("_", " ")), code=code)

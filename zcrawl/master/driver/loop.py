@@ -57,6 +57,7 @@ class MasterProcess(msgspec.Struct, frozen=True, kw_only=True):
     on_applied: Callable[[], None] = lambda: None  # results were committed
     # Reads the configuration again, for a request of the leader; each request once.
     reload: Callable[[str], ReloadReport] = lambda request: ReloadReport()
+    on_prune: Callable[[int | None], None] = lambda job: None  # remove old runs now, of a job
     on_step_down: Callable[[str], None] | None = None  # None: it leads again, as nobody else could
 
 
@@ -81,6 +82,7 @@ class MasterLoop:
         self._looked_at = float("-inf")  # at itself
         self._late_s = 0.0  # since then, at worst
         self._on_applied = process.on_applied
+        self._on_prune = process.on_prune
         self._peers = peers
         self._reload = process.reload
         self._on_step_down = process.on_step_down or self._lead_again
@@ -283,6 +285,8 @@ class MasterLoop:
                 self._leads.set()
             case m.TakeoverFailed(reason):
                 self.takeover_error = reason
+            case m.RemoveOldRuns(job):
+                self._on_prune(job)
             case _:
                 assert_never(effect)
 

@@ -103,6 +103,11 @@ RUN_ENDED: Final = refusal(
     "The run has ended, so it cannot be changed.",
     "`zcrawl submit --again` starts a new run.",
 )
+RUN_REOPENED: Final = refusal(
+    "run_reopened",
+    "The run was to be removed, but a retry has reopened it since.",
+    "Nothing: the rule of retention looks at it again after its end.",
+)
 JOB_ARCHIVED: Final = refusal(
     "job_archived",
     "The job is archived, so it starts no run.",

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED, UNSEEN_RUNS
+from zcrawl.model.reasons.cluster import (
+    NO_SUCH_JOB,
+    NO_SUCH_RUN,
+    RUN_ENDED,
+    RUN_REOPENED,
+    UNSEEN_RUNS,
+)
 from zcrawl.model.reasons.failure import QUARANTINED
 from zcrawl.model.reasons.skip import CANCELLED, DELETED, MAX_PAGES
 from zcrawl.model.rows import RunRow
@@ -71,6 +77,8 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended and command.state not in (run.state, RunState.DELETED):
         return RunChanged(RUN_ENDED, run.row())
+    if command.only_ended_at not in (None, run.ended_at):
+        return RunChanged(RUN_REOPENED, run.row())
     records = (load_run(session, id) for id in command.others)
     others = [other for other in records if other is not None]
     for record in (run, *others):

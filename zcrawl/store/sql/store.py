@@ -39,6 +39,7 @@ from zcrawl.store.commands import (
     Forget,
     GrantHosts,
     LeaderCommand,
+    NoteArchive,
     NoteOutput,
     Reload,
     RetryDead,
@@ -67,6 +68,7 @@ from zcrawl.store.queries import (
     ReadKnown,
     ReadOutputs,
     ReadParents,
+    ReadRemovable,
     ReadRuns,
     ReadVersions,
     Refill,
@@ -82,6 +84,7 @@ from zcrawl.store.sql import (
     intents,
     load,
     read,
+    retention,
     runs,
     submit,
 )
@@ -375,6 +378,8 @@ class PeeweeStore:
                 return load.advance_output(session, command)
             case NoteOutput():
                 return load.note_output(session, command)
+            case NoteArchive():
+                return retention.note_archive(session, command)
             case Forget():
                 return idempotency.forget(session, command)
             case SaveHistory():
@@ -423,6 +428,8 @@ class PeeweeStore:
                 return history.read_history(session, query)
             case ReadFailureGroups():
                 return failure_groups.read_failure_groups(session, query)
+            case ReadRemovable():
+                return retention.read_removable(session, query)
             case FindReply():
                 return idempotency.find_reply(session, query)
             case ReadKnown():

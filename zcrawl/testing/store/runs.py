@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED, UNSEEN_RUNS
+from zcrawl.model.reasons.cluster import (
+    NO_SUCH_JOB,
+    NO_SUCH_RUN,
+    RUN_ENDED,
+    RUN_REOPENED,
+    UNSEEN_RUNS,
+)
 from zcrawl.model.reasons.failure import QUARANTINED
 from zcrawl.model.reasons.skip import CANCELLED, DELETED, MAX_PAGES
 from zcrawl.model.states import JobState, RequestState, RunState
@@ -51,6 +57,8 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended and command.state not in (run.state, RunState.DELETED):
         return RunChanged(RUN_ENDED, run.row())
+    if command.only_ended_at is not None and command.only_ended_at != run.ended_at:
+        return RunChanged(RUN_REOPENED, run.row())
     others = [tables.runs[id] for id in command.others if id in tables.runs]
     for affected_run in (run, *others):
         _change(tables, affected_run, command)

@@ -35,6 +35,7 @@ from zcrawl.store.commands import (
     FireJob,
     Forget,
     GrantHosts,
+    NoteArchive,
     NoteOutput,
     Reload,
     RetryDead,
@@ -78,6 +79,7 @@ from zcrawl.store.queries import (
     ReadKnown,
     ReadOutputs,
     ReadParents,
+    ReadRemovable,
     ReadRuns,
     ReadVersions,
     Refill,
@@ -88,8 +90,18 @@ from zcrawl.store.queries import (
     job_row,
 )
 from zcrawl.store.redirects import reason_name
+from zcrawl.store.retention import ARCHIVE
 from zcrawl.store.rules import WORKER, check_epoch, skip_reason
-from zcrawl.testing.store import commands, failure_groups, firing, history, intents, known, runs
+from zcrawl.testing.store import (
+    commands,
+    failure_groups,
+    firing,
+    history,
+    intents,
+    known,
+    retention,
+    runs,
+)
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store.tables import FakeItem, FakeJob, FakeRequest, Tables
 
@@ -179,6 +191,8 @@ class FakeStore:
                 return StoredEpoch(self.tables.epoch)
             case ReadHistory():
                 return history.read_history(self.tables, query)
+            case ReadRemovable():
+                return retention.read_removable(self.tables, query, self._outputs)
             case ReadFailureGroups():
                 return failure_groups.read_failure_groups(self.tables, query)
             case _:
@@ -321,6 +335,8 @@ class FakeStore:
                 if output is not None:
                     output.problem = command.problem
                 return Done()
+            case NoteArchive():
+                return retention.note_archive(tables, command)
             case _:
                 assert_never(command)
 
@@ -360,9 +376,10 @@ class FakeStore:
                 seq = min(kept)
                 url = self.tables.requests[seq].url
                 rows.examples.append(ExampleRow(kind, name, url, kept[seq]))
+        rows.not_removed.extend(retention.not_removed(self.tables, run))
         names = {"link": "links", WORKER: "workers"}
         for (of_run, kind, name), n in sorted(self.tables.tallies.items()):
-            if of_run != run:
+            if of_run != run or kind == ARCHIVE:
                 continue
             if kind == "status":
                 rows.statuses[int(name)] = n
