@@ -587,6 +587,8 @@ class Planner:
             self.groups.sent(host, now)
             self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
             return
+        if waiting:  # none of these runs could start a request; the others may soon send one early
+            self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
         if ahead:  # another owner may only have no credit for early requests
             self._push(host, ready_at - NEAR_S)
 
