@@ -38,11 +38,11 @@ def take_over(session: Session, command: TakeOver, stored: int) -> Loaded:
 
 def raise_epoch(session: Session, command: TakeOver | CancelOffline, epoch: int) -> None:
     if not session.run(
-        "UPDATE leaders SET epoch = ?, holder = ?, taken_at = ? WHERE shard = ?",
+        "UPDATE leaders SET epoch = ?, held_by = ?, taken_at = ? WHERE shard = ?",
         (epoch, command.holder, command.now, command.shard),
     ):
         session.run(
-            "INSERT INTO leaders (shard, epoch, holder, taken_at) VALUES (?, ?, ?, ?)",
+            "INSERT INTO leaders (shard, epoch, held_by, taken_at) VALUES (?, ?, ?, ?)",
             (command.shard, epoch, command.holder, command.now),
         )
 

@@ -195,7 +195,7 @@ class SequenceTable(peewee.Model):
 class LeaderTable(peewee.Model):
     shard = peewee.IntegerField(primary_key=True)
     epoch = peewee.BigIntegerField()
-    holder = peewee.CharField(255)
+    held_by = peewee.CharField(255)
     lease_until = peewee.DoubleField(**default("0"))
     taken_at = peewee.DoubleField()
     connection = peewee.BigIntegerField(**default("0"))  # of its writer; see dialects.mysql
@@ -599,10 +599,19 @@ def _count_what_runs_left(session: Session) -> None:
     _add_fields(session, RunTable, "idle_s", "unfetched")
 
 
+def _shut_out_older_masters(session: Session) -> None:
+    """Rename a column that every takeover writes, so that a master of an older version, which has
+    opened the database before, fails to take over. It would not see pending runs."""
+    columns = [metadata.name for metadata in session.database.get_columns("leaders")]
+    if "held_by" not in columns:
+        session.run("ALTER TABLE leaders RENAME COLUMN holder TO held_by")
+
+
 def _let_jobs_live_without_runs(session: Session) -> None:
     """Add states, versions and owners of jobs, and what runs store about their start.
 
     Until now a job was deleted when all its runs were."""
+    _shut_out_older_masters(session)
     _add_fields(session, JobTable, "state", "version", "owner", "updated_at")
     _add_fields(session, RunTable, "version", "cause", "due_at", "params", "chain", "missing")
     indexes = [index.name for index in session.database.get_indexes("runs")]
@@ -651,6 +660,11 @@ NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
 VERSION = max(*MIGRATIONS, *NEW_TABLES)
 
 
+# From this version on a takeover migrates, not the first process that opens the database: until
+# then a leader of the older version goes on. Databases before it were never released.
+MIGRATED_BY_LEADERS = 16
+
+
 def migrate(session: Session, dialect: Dialect) -> None:
     """Bring the schema to VERSION. The caller holds the lock and the transaction."""
     stored = read_version(session, dialect.where)
@@ -686,6 +700,11 @@ def read_version(session: Session, where: str) -> int:
             f"{where} is a database of another program (its tables: {', '.join(tables[:5])}); "
             "choose another place"
         )
+    return stored_version(session, where)
+
+
+def stored_version(session: Session, where: str) -> int:
+    """Return the schema version of a database of zcrawl. Refuse newer ones."""
     row = session.one("SELECT version FROM schema_version")
     version = int(row[0]) if row else 0
     if version > VERSION:

@@ -91,7 +91,13 @@ from zcrawl.store.sql import (
 from zcrawl.store.sql.dialects.dialect import Dialect, Session
 from zcrawl.store.sql.dialects.sqlite import SqliteDialect
 from zcrawl.store.sql.dialects.sqlite_files import check_mark
-from zcrawl.store.sql.schema import VERSION, migrate, read_version
+from zcrawl.store.sql.schema import (
+    MIGRATED_BY_LEADERS,
+    VERSION,
+    migrate,
+    read_version,
+    stored_version,
+)
 from zcrawl.store.urls import parse_mysql_urls
 
 T = TypeVar("T")
@@ -154,6 +160,7 @@ class PeeweeStore:
         self._sessions: dict[str, Session] = {}
         self._breakers = {"writer": StoreBreaker(), "reader": StoreBreaker()}
         self._opened = False
+        self._outdated = False  # the schema is to be migrated by the next takeover
         self._epoch = 0  # the epoch of this process, or 0
         self._highest_epoch = 0  # the highest epoch ever seen
         self._commits = 0  # `leaders.commits` after this process's last commit
@@ -177,10 +184,26 @@ class PeeweeStore:
         stored = read_version(session, where)
         if dialect.readonly and stored == 0:
             raise StoreError(f"{where} is empty: no crawl was started here", code=NO_DATABASE)
-        if dialect.readonly or stored == VERSION:
+        if stored == VERSION:
             return
-        with dialect.migration_lock(session):
-            self._transaction(session, lambda: migrate(session, dialect))
+        if dialect.readonly or stored >= MIGRATED_BY_LEADERS:
+            self._outdated = True
+        else:
+            self._migrate(session)
+
+    def _migrate(self, session: Session) -> None:
+        with self._dialect.migration_lock(session):
+            self._transaction(session, lambda: migrate(session, self._dialect))
+        self._outdated = False
+
+    def _refuse_outdated(self, session: Session) -> None:
+        """Raise StoreUnavailable while the database has the schema of an older version."""
+        if self._outdated and stored_version(session, self._dialect.where) != VERSION:
+            raise StoreUnavailable(
+                f"{self._dialect.where} has the schema of an older zcrawl; the next leader of this "
+                "version brings it up to date"
+            )
+        self._outdated = False
 
     def close(self) -> None:
         self._opened = False
@@ -289,6 +312,8 @@ class PeeweeStore:
     def _start(self, session: Session, command: Command) -> None:
         if isinstance(command, TakeOver | CancelOffline):
             self._dialect.before_takeover(session, command.shard)
+            if stored_version(session, self._dialect.where) < VERSION:  # refuses a newer one
+                self._migrate(session)
         session.begin_write()
 
     def _transaction(self, session: Session, work: Callable[[], T]) -> T:
@@ -390,6 +415,7 @@ class PeeweeStore:
     def _query(self, query: Query) -> QueryOutcome:
         session = self._begin("reader", lambda session: session.begin_read())
         try:
+            self._refuse_outdated(session)
             return self._answer(session, query)
         finally:
             session.roll_back()
