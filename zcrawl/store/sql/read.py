@@ -150,10 +150,11 @@ def _not_removed(session: Session, run: int) -> list[KeptRun]:
     rows = session.all(
         "SELECT t.run, t.name FROM runs s JOIN runs r ON r.job = s.job "
         "JOIN tallies t ON t.run = r.id AND t.kind = ? "
-        "WHERE s.id = ? AND r.state <> 'deleted' ORDER BY t.run DESC LIMIT ?",
-        (ARCHIVE, run, MOST_NOT_REMOVED),
+        "WHERE s.id = ? AND r.state <> 'deleted'",
+        (ARCHIVE, run),
     )
-    return [KeptRun(id, problem) for id, problem in rows]
+    newest = sorted(rows, reverse=True)[:MOST_NOT_REMOVED]  # few runs cannot be archived
+    return [KeptRun(id, problem) for id, problem in newest]
 
 
 def _output_facts(session: Session, run: int) -> list[OutputFact]:
