@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.integration.crawling import until
+from tests.unit.desk_tools import FAILED
 from tests.unit.machine_tools import UTC, LeaderStory, result_of, urls
 from zcrawl.errors import Fenced, StoreUnavailable
 from zcrawl.master.driver.archive import archive_places
@@ -19,7 +21,7 @@ from zcrawl.master.driver.retention import RetentionLoop
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.spec import Retention
-from zcrawl.model.states import Outcome, RunState
+from zcrawl.model.states import RunState
 from zcrawl.store.commands import Command, CommandOutcome, NoteOutput, RetryDead
 from zcrawl.store.queries import (
     Failures,
@@ -70,6 +72,7 @@ class Scene:
         self.notes: list[tuple[str, str]] = []
         self.requests: list[ClientRequest] = []
         self.epoch = 1
+        self.looks = 0  # how often a loop has looked whether it leads
         self.loops: list[RetentionLoop] = []
 
     def loop(
@@ -81,7 +84,7 @@ class Scene:
         loop = RetentionLoop(
             self.threads,
             self.request,
-            lambda: self.epoch,
+            self.look,
             lambda name, detail, **fields: self.notes.append((name, detail)),
             places,
             lambda: UTC + self.story.now,
@@ -90,6 +93,10 @@ class Scene:
         )
         self.loops.append(loop)
         return loop
+
+    def look(self) -> int:
+        self.looks += 1
+        return self.epoch
 
     async def request(self, request: ClientRequest) -> Reply:
         self.requests.append(request)
@@ -111,13 +118,7 @@ class Scene:
         self.story.tick()
         fresh = self.story.assigned()[before:]
         for number, assignment in enumerate(fresh):
-            failed: dict[str, Any] = {
-                "outcome": Outcome.FAILED,
-                "page": None,
-                "items": [],
-                "reason": "dns",
-            }
-            changes: dict[str, Any] = failed if number >= PAGES else {}
+            changes: dict[str, Any] = FAILED if number >= PAGES else {}
             self.story.report(result_of(assignment, **changes))
         assert self.story.store.tables.runs[run].state.ended
         return run
@@ -207,8 +208,9 @@ async def test_an_archive_that_lacks_rows_is_not_published(scene: Scene, kind: t
         (folder / name).write_bytes(data)
 
     def lose(query: Query, outcome: QueryOutcome) -> QueryOutcome:
-        empty: QueryOutcome = Items([]) if kind is ReadItems else Failures([])
-        return empty if isinstance(query, kind) else outcome
+        if not isinstance(query, kind):
+            return outcome
+        return Items([]) if isinstance(query, ReadItems) else Failures([])
 
     scene.store.after = lose
     await scene.remove(scene.loop())
@@ -413,4 +415,43 @@ async def test_many_runs_are_read_in_parts(scene: Scene, monkeypatch: pytest.Mon
     await scene.remove(scene.loop())
     assert list(scene.runs()) == [1, 2, 3, runs[5]]
     assert len(scene.requests) == 5
-    assert [name for name, _ in scene.notes] == ["retention_waits"] * 2
+    assert [name for name, _ in scene.notes] == ["retention_waits"]
+    assert scene.notes[0][1].endswith(", and 1 more")
+
+
+async def test_it_looks_from_time_to_time_and_only_while_it_leads(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower removes nothing; it looks again soon, because it may lead then."""
+    monkeypatch.setattr("zcrawl.master.driver.retention.FIRST_S", 0.01)
+    asked: list[Query] = []
+
+    def count(query: Query, outcome: QueryOutcome) -> QueryOutcome:
+        asked.append(query)
+        return outcome
+
+    runs = [scene.crawl(0, keep_runs=1) for _ in range(2)]
+    scene.epoch, scene.store.after = 0, count
+    scene.loop().start()
+    await until(lambda: scene.looks > 3)
+    assert asked == []
+    scene.epoch = 1
+    await until(lambda: list(scene.runs()) == runs[1:])
+
+
+async def test_it_looks_at_once_when_a_person_asks(scene: Scene) -> None:
+    """At the runs of the named job; errors of the store do not end it."""
+    runs = [scene.crawl(0, keep_runs=1) for _ in range(2)]
+    loop = scene.loop()
+    loop.start()
+
+    def fail(query: Query, outcome: QueryOutcome) -> QueryOutcome:
+        raise StoreUnavailable("the store is away")
+
+    scene.store.after = fail
+    loop.prune(1)
+    await until(lambda: [name for name, _ in scene.notes] == ["retention_store_unavailable"])
+    scene.store.after = lambda query, outcome: outcome
+    loop.prune(7)
+    loop.prune(1)
+    await until(lambda: list(scene.runs()) == runs[1:])

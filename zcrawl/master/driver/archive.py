@@ -126,7 +126,7 @@ def _ended_run(removable: RemovableRun, reader: Reader) -> RunRow:
     for run in outcome.rows:
         if run.id == removable.run and run.ended_at == removable.ended_at:
             return run
-    text = f"run {removable.run} was deleted, or goes on after a retry"
+    text = f"run {removable.run} was deleted, or continues after a retry"
     raise RefusedError(text, code=NO_SUCH_RUN)
 
 

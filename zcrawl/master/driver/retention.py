@@ -156,22 +156,27 @@ class RetentionLoop:
 
     async def _remove(self, job: int | None, epoch: int) -> None:
         after, failed = (0, 0), _Failures()
+        waiting: list[RemovableRun] = []
         while True:
             query = ReadRemovable(self._utc(), self._defaults, BATCH, job, after)
             outcome = await self._store.ask(query)
             assert isinstance(outcome, RemovableRuns)
             for run in outcome.rows:
                 self._check_leading(epoch)
-                await self._remove_run(run, epoch, failed)
+                if run.unwritten:
+                    waiting.append(run)
+                else:
+                    await self._remove_run(run, epoch, failed)
                 after = run.job, run.run
             if len(outcome.rows) < BATCH:
-                return
+                break
+        if waiting:
+            first, others = waiting[0], len(waiting) - 1
+            text = f"run {first.run} waits for its outputs: {', '.join(first.unwritten)}"
+            more = f", and {others} more" if others else ""
+            self._note("retention_waits", f"{text}{more}", run=first.run)
 
     async def _remove_run(self, run: RemovableRun, epoch: int, failed: _Failures) -> None:
-        if run.unwritten:
-            text = f"run {run.run} waits for its outputs: {', '.join(run.unwritten)}"
-            self._note("retention_waits", text, run=run.run)
-            return
         if run.archive:
             problem = failed.at(run.archive) or await self._archive(run, epoch)
             failed.count(run.archive, problem)
@@ -213,7 +218,7 @@ class RetentionLoop:
                 if writing.done():
                     raise  # of the call itself
             if loop.time() - reader.read_at > STALLED_S:
-                raise _hangs(f"it has not gone on for {STALLED_S / 60:.0f} minutes")
+                raise _hangs(f"no progress for {STALLED_S / 60:.0f} minutes")
 
     async def _delete(self, run: RemovableRun) -> None:
         args = {
