@@ -105,9 +105,9 @@ KEY_USES: Final[dict[str, KeyUses]] = {
     "outputs.dir": _RESTART_MASTER,
     "outputs.shared": _RESTART_MASTER,
     "outputs.allow": KeyUses(_LIVE, _UNUSED, _LIVE),
-    "retention.keep_runs": KeyUses(_RESTART, _UNUSED, _RESTART),
-    "retention.keep_days": KeyUses(_RESTART, _UNUSED, _RESTART),
-    "retention.archive": KeyUses(_RESTART, _UNUSED, _RESTART),
+    "retention.keep_runs": KeyUses(_LIVE, _UNUSED, _LIVE),
+    "retention.keep_days": KeyUses(_LIVE, _UNUSED, _LIVE),
+    "retention.archive": KeyUses(_LIVE, _UNUSED, _LIVE),
     SECRETS: _OF_PROCESSES,  # to which hosts and commands each secret is released
     "console.theme": _OF_PEOPLE,
     "console.keys": _OF_PEOPLE,

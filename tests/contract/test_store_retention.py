@@ -108,7 +108,7 @@ def test_the_newest_completed_run_of_a_parent_is_kept(world: World) -> None:
     failed = world.submit(A, name="lists", mode="update", spec=spec)
     world.finish(failed.admitted[0], DEAD, reason="dns")
     assert [row.run for row in removable(world)] == runs
-    child = msgspec.json.encode({"name": "pages", "schedule": {"after": ["lists"]}})
+    child = msgspec.json.encode({"name": "pages", "schedule": {"after": [{"job": "lists"}]}})
     world.submit(B, name="pages", spec=child)
     assert [row.run for row in removable(world)] == runs[:2]
 

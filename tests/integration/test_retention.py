@@ -62,6 +62,12 @@ def crawl(shop: DemoServer, folder: Path, retention: str = "", runs: int = 1) ->
         assert done.returncode == 0, done.stderr
 
 
+def crawl_again(folder: Path) -> None:
+    """One more run, by the cluster that runs."""
+    done = command("submit", "--again", "books", "--wait", "--data", "d", cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
 def answer(folder: Path, *args: object, code: int = 0) -> Any:
     done = command(*args, "--data", "d", "--json", cwd=folder)
     assert done.returncode == code, (done.stdout, done.stderr)
@@ -130,7 +136,7 @@ def test_a_running_cluster_removes_on_request_and_says_who_did_it(
     shop: DemoServer, tmp_path: Path
 ) -> None:
     """By the masters' configuration, for a job that says nothing; also to a folder that no job may
-    write to."""
+    write to. A changed configuration is used without a restart."""
     crawl(shop, tmp_path, runs=3)
     place = tmp_path / "elsewhere"
     config = f'[retention]\nkeep_runs = 1\narchive = "{place}"\n'
@@ -142,6 +148,13 @@ def test_a_running_cluster_removes_on_request_and_says_who_did_it(
         assert done.returncode == 0, done.stderr
         assert "2 runs removed" in done.stderr
         assert runs_left(tmp_path) == [3]
+        crawl_again(tmp_path)
+        (tmp_path / "zcrawl.toml").write_text("[retention]\nkeep_runs = 2\n")
+        assert answer(tmp_path, "reload")["nodes"][0]["error"] == ""
+        assert answer(tmp_path, "prune")["runs"] == []
+        crawl_again(tmp_path)
+        (removed,) = answer(tmp_path, "prune")["runs"]
+        assert (removed["run"], removed["removed"], removed["archive"]) == (3, True, "")
     finally:
         up.send_signal(signal.SIGTERM)
         up.communicate(timeout=PATIENCE_S)

@@ -17,6 +17,7 @@ from zcrawl.mesh.messages import BadBody, Body, ClientRequest, LogRecords, Messa
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model.log_event import Note as Note
 from zcrawl.model.reload_report import ReloadReport
+from zcrawl.model.spec import Retention
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 from zcrawl.submit.shell_rights import ShellRights
@@ -107,6 +108,12 @@ class RightsChanged(msgspec.Struct, frozen=True):
     shell: ShellRights  # commands that jobs may run
 
 
+class RetentionChanged(msgspec.Struct, frozen=True):
+    """The configuration keeps other runs now, of jobs that do not say it."""
+
+    retention: Retention
+
+
 class ConfigReloaded(msgspec.Struct, frozen=True):
     """This process has read its configuration again, as the leader asked."""
 
@@ -132,6 +139,7 @@ MasterEvent: TypeAlias = (
     | Measured
     | LinesLogged
     | RightsChanged
+    | RetentionChanged
     | ConfigReloaded
     | MasterTicked
 )

@@ -153,6 +153,10 @@ class LeaderState:
         self.retention = retention
         self.vouches = vouches
 
+    def keep_runs(self, retention: Retention) -> None:
+        """Set which runs are kept of jobs that do not say it."""
+        self.retention = retention
+
     # ------------------------------------------------------------ for those who watch
 
     def count(self, name: str) -> None:

@@ -38,6 +38,7 @@ from zcrawl.master.events import (
     QueryDone,
     QueryFailed,
     ReplyTo,
+    RetentionChanged,
     RightsChanged,
     StepDown,
     TakeoverFailed,
@@ -130,6 +131,11 @@ class Master:
             case RightsChanged(private, code, shell):
                 self._allow_private, self._allow_code = private, code
                 self._shell = shell
+            case RetentionChanged(retention):
+                self._retention = retention
+                if self.leader is not None:
+                    self.leader.state.keep_runs(retention)
+                return []
             case ClientAsked() if (refused := rights.refusal(event)) is not None:
                 return refused
             case ClientAsked(client, request) if (data := self._own_answer(request)) is not None:

@@ -35,7 +35,7 @@ from zcrawl.model.states import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
-from zcrawl.roles.cluster import job_rights
+from zcrawl.roles.cluster import job_rights, retention_defaults
 from zcrawl.roles.live_config import LiveConfig
 from zcrawl.roles.task_slots import default_task_slots
 from zcrawl.roles.vouching import Vouching
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from zcrawl.config import Config
     from zcrawl.master.driver.loop import MasterLoop
     from zcrawl.master.driver.outputs import OutputLoop
+    from zcrawl.master.driver.retention import RetentionLoop
 
 WORKER_MODULE: Final = "zcrawl.roles.worker_main"
 OWNER: Final = JobRights(owner=True)
@@ -105,6 +106,7 @@ class EmbeddedCluster:
         self._stack = contextlib.AsyncExitStack()
         self._master: MasterLoop | None = None
         self._outputs: OutputLoop | None = None
+        self._removing: RetentionLoop | None = None
         self._supervisor: Supervisor | None = None
         self._log: EventLog | None = None
         self._spec: dict[str, Any] = {}
@@ -248,6 +250,7 @@ class EmbeddedCluster:
             master=place.MASTER,
         )
         stack.push_async_callback(retention.close)
+        self._removing = retention
         self._master, self._outputs = master, outputs
         try:
             async with asyncio.timeout(LEAD_TIMEOUT_S):
@@ -302,6 +305,7 @@ class EmbeddedCluster:
         assert self._log is not None and self._supervisor is not None
         self._log.configure(as_text=False, level=config.log.level)
         self._output_rights.allow(config.outputs.allow)
+        self._keep_runs(retention_defaults(config))
         self._spec = {
             **self._spec,
             "slots": worker.slots,
@@ -324,6 +328,17 @@ class EmbeddedCluster:
             if self._renewal is None:
                 self._renewal = supervised(self._renew(), "renew", self._log)
                 self._stack.callback(self._renewal.cancel)
+
+    def _keep_runs(self, retention: Retention) -> None:
+        from zcrawl.master.driver.archive import archive_places
+        from zcrawl.master.events import RetentionChanged
+
+        self._retention = retention
+        if self._master is None or self._removing is None:
+            return  # it starts with these values
+        self._master.handle(RetentionChanged(retention))
+        places = archive_places(self._data, self._data, self._output_rights, retention.archive)
+        self._removing.configure(retention, places)
 
     async def _renew(self) -> None:
         assert self._supervisor is not None

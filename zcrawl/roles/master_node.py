@@ -23,7 +23,7 @@ from zcrawl.config_changes import Changes, NodeKind
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, StoreError, StoreUnavailable
 from zcrawl.master import events as m
-from zcrawl.master.driver.archive import archive_places
+from zcrawl.master.driver.archive import ArchivePlaces, archive_places
 from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.outputs import OutputLoop
 from zcrawl.master.driver.retention import RetentionLoop
@@ -35,6 +35,7 @@ from zcrawl.mesh.security import check_bind
 from zcrawl.mesh.sockets.keys import AllowList
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.peers import ZmqPeers
+from zcrawl.model.spec import Retention
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.roles import cluster
 from zcrawl.roles.allow_list import follow_allow_list
@@ -155,13 +156,13 @@ class MasterNode:
             )
             stack.push_async_callback(self._outputs.close)
             self._outputs.start()
-            shared = self._config.outputs.shared
+            self._outputs_folder = outputs
             self._retention = RetentionLoop(
                 store,
                 master.ask,
                 lambda: master.machine.epoch,
                 master.note,
-                archive_places(data, outputs, self._rights, defaults.archive, shared=shared),
+                self._archive_places(defaults),
                 clock.utc,
                 defaults=defaults,
                 master=self.id,
@@ -269,6 +270,14 @@ class MasterNode:
                     of_masters(config.cluster.allow_shell),
                 )
             )
+            defaults = cluster.retention_defaults(config)
+            self._master.handle(m.RetentionChanged(defaults))
+            self._retention.configure(defaults, self._archive_places(defaults))
+
+    def _archive_places(self, defaults: Retention) -> ArchivePlaces:
+        data, shared = Path(self._config.data.dir), self._config.outputs.shared
+        outputs, archive = self._outputs_folder, defaults.archive
+        return archive_places(data, outputs, self._rights, archive, shared=shared)
 
     def _allows_private(self, config: Config) -> bool:
         """Return whether jobs may reach private addresses: also if only this machine's own users

@@ -117,6 +117,10 @@ class RetentionLoop:
     def start(self) -> None:
         self._task = supervised(self._run(), "retention", self._note)
 
+    def configure(self, defaults: Retention, places: ArchivePlaces) -> None:
+        """Use other values of the configuration, from the next run on."""
+        self._defaults, self._places = defaults, places
+
     def prune(self, job: int | None) -> None:
         """Remove the runs of a job, or of all, now."""
         self._wanted.add(job)
