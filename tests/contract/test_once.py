@@ -142,6 +142,13 @@ CASES = {
         lambda story: story.leader.state.reloads.view("r1")["waiting"] != ["m1"],
         same=("began",),
     ),
+    "rebalance": Case(
+        "rebalance",
+        {"epoch": 1},
+        lambda story: None,
+        lambda story: story.leader.state.epoch,
+        same=("epoch",),
+    ),
     "step_down": Case(
         "step_down",
         {"epoch": 1},

@@ -41,6 +41,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "tune": {"ref": "site", "rate": 50},
     "reassign": {"host": "1", "node": "w1"},
     "drain": {"node": "w1"},
+    "rebalance": {"epoch": 1},
     "step_down": {"epoch": 1},
 }
 

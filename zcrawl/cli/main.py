@@ -66,6 +66,10 @@ COMMANDS: Final = {
     "undrain": ("zcrawl.cli.commands.nodes", "Give a drained worker work again."),
     "console": ("zcrawl.cli.commands.console", "Watch the cluster live, and act on it."),
     "reassign": ("zcrawl.cli.commands.steer", "Give a host to another worker."),
+    "rebalance": (
+        "zcrawl.cli.commands.steer",
+        "Move hosts from busy workers to others, if it pays.",
+    ),
     "step-down": ("zcrawl.cli.commands.steer", "Force a failover: the leader steps down."),
     "reload": ("zcrawl.cli.commands.reload", "Let all nodes read their configuration again."),
     "export": ("zcrawl.cli.commands.export", "Write a run's items, or its failures, to a file."),

@@ -132,6 +132,8 @@ class HostState(msgspec.Struct):
     verdicts: dict[int, str] = msgspec.field(default_factory=dict)  # run → why its rows end
     pages: dict[int, int] = msgspec.field(default_factory=dict)  # done, of runs with a limit
     wanted_owner: str = ""  # worker id that a person chose
+    target: ProcessName = NOBODY  # the worker that got it for the balance of loads
+    moved_at: float = -math.inf
     divided: bool = False  # no worker serves all its runs: several share it, as if it were spread
     turn: ProcessName = NOBODY  # the worker that has it, if they cannot share it
     turn_until: float = math.inf  # when the next worker gets it
@@ -284,6 +286,10 @@ class HostState(msgspec.Struct):
     def count_owners(self, names: set[ProcessName]) -> None:
         """Set the processes for whose load the host is counted."""
         self.counted = names
+
+    def move_to(self, target: ProcessName, now: float) -> None:
+        """Give it to a worker for the balance of loads; it stays there while that is usable."""
+        self.target, self.moved_at = target, now
 
     def divide(self, divided: bool) -> None:
         """Set whether several workers share it because none serves all its runs."""

@@ -36,6 +36,18 @@ from functools import partial
 
 import msgspec
 
+from zcrawl.dispatch.balance import (
+    BALANCE_S,
+    STAY_S,
+    Capacity,
+    HostLoad,
+    HostMove,
+    capacities,
+    is_busy,
+    plan_moves,
+    smoothed,
+    use_of,
+)
 from zcrawl.dispatch.crash_suspects import Trials
 from zcrawl.dispatch.early_ends import Verdicts
 from zcrawl.dispatch.gates import Gate, Gates, LeaderTables, could_start
@@ -100,6 +112,7 @@ class Planner:
         self._parking = Parking()  # hosts that wait for a process
         self._has_priorities = False  # a run with a priority other than 0 was seen
         self._has_needs = False  # a run needs or prefers certain workers, or did
+        self._balance_at = -math.inf  # when loads are compared again
         self._turns: dict[int, None] = {}  # hosts that workers have in turn
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
         self._plan = DispatchPlan()
@@ -236,7 +249,7 @@ class Planner:
                 self.wake(host.id)
 
     def worker_lacks(self, run: int) -> None:
-        """Move the hosts of a run, because a worker lacks the run's code or plugin."""
+        """HostMove the hosts of a run, because a worker lacks the run's code or plugin."""
         self._has_needs = True
         self.tasks.workers_changed()
         for host in self.hosts.values():
@@ -351,6 +364,8 @@ class Planner:
         self._plan = DispatchPlan()
         for run, host_id in self.frontier.mature(now):
             self.lane_opened(run, host_id)
+        if now >= self._balance_at:
+            self._balance(now)
         for host_id in self._turns:
             turn_host = self.hosts[host_id]
             if turn_host.turn_until <= now or self._is_turn_idle(turn_host):
@@ -424,6 +439,72 @@ class Planner:
                 self.wake(host.id)
             if result.look_again_at < math.inf:
                 self._push(host, result.look_again_at)
+
+    # ------------------------------------------------------------ balance of loads
+
+    def moves(self, now: float, *, only_busy: bool = False) -> list[HostMove]:
+        """Return the moves of hosts that pay now, of all or of busy workers; change nothing."""
+        usable = [worker for worker in self.roster.workers.values() if worker.usable]
+        return plan_moves(
+            self._host_loads(usable, now),
+            capacities([(worker.name, worker.vitals) for worker in usable]),
+            {worker.name for worker in usable if is_busy(worker.vitals)} if only_busy else None,
+        )
+
+    def move_hosts(self, moves: list[HostMove], now: float) -> None:
+        """Move hosts to their new workers, as soon as the former ones have released them."""
+        for move in moves:
+            host = self.hosts.get(move.host)
+            if host is not None:
+                host.move_to(move.target, now)
+                self.granter.dirty[host.id] = None
+
+    def worker_use(self, now: float) -> list[tuple[Capacity, float]]:
+        """Return the capacity of each worker and how much of it its hosts may use."""
+        usable = [worker for worker in self.roster.workers.values() if worker.usable]
+        workers = capacities([(worker.name, worker.vitals) for worker in usable])
+        use = use_of(self._host_loads(usable, now), workers)
+        return [(worker, use[worker.name]) for worker in workers]
+
+    def _balance(self, now: float) -> None:
+        """Renew the capacities, and move hosts away from workers that are too busy."""
+        is_first, self._balance_at = self._balance_at == -math.inf, now + BALANCE_S
+        workers = [worker for worker in self.roster.workers.values() if worker.usable]
+        measured = capacities([(worker.name, worker.vitals) for worker in workers])
+        self.granter.capacity = smoothed(self.granter.capacity, measured)
+        if not is_first and len(workers) > 1:
+            self.move_hosts(self.moves(now, only_busy=True), now)
+
+    def _host_loads(self, usable: list[WorkerInfo], now: float) -> list[HostLoad]:
+        """Return the hosts with work that one worker owns and that may move."""
+        everybody = frozenset(worker.name for worker in usable)
+        is_choosy = self.is_choosy(usable)
+        loads = []
+        for host in self.hosts.values():
+            if host.demand.spread or host.clan is not None or host.turn or host.wanted_owner:
+                continue
+            owners = [name for name, part in host.parts.items() if part.granted]
+            if host.target in everybody:
+                owners = [host.target]  # it may be on its way
+            if len(owners) != 1 or not self.gates.has_rows(host):
+                continue
+            able = everybody
+            if is_choosy:
+                needs = self._needs(host)
+                able = frozenset(
+                    worker.name
+                    for worker in usable
+                    if all(can_serve(active, worker) for active in needs)
+                )
+            is_new = now - host.moved_at < STAY_S
+            load = self._load_of(host)
+            loads.append(HostLoad(host.id, host.origin, owners[0], load, able, is_new))
+        return loads
+
+    def _load_of(self, host: HostState) -> float:
+        """Return how many requests per second a host may get: its rate, or one per slot."""
+        most = float(host.demand.concurrency)
+        return min(most, 1.0 / host.interval_s) if host.interval_s > 0 else most
 
     # ------------------------------------------------------------ placement
 

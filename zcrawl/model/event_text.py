@@ -88,6 +88,7 @@ EVENT_TEXTS: Final[dict[str, str]] = {
     "recall_dropped": WHOLE,
     "recall_failed": "could not read the pages of earlier runs: {}",
     "host_reassigned": WHOLE,
+    "host_moves": WHOLE,
     "lease_overdue": WHOLE,
     "lease_taken_back": "a worker gave up request {}",
     "stray_attempt": WHOLE,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.dispatch.test_task_planner import Yard
-from tests.unit.machine_tools import run_row, worker_info
+from tests.unit.machine_tools import LeaderStory, run_row, spec, worker_info
 from zcrawl.cli.labels import with_labels
 from zcrawl.config import Config
 from zcrawl.dispatch.placement import can_serve, cover, preferred, why_unplaced
@@ -113,3 +114,21 @@ def test_labels_of_the_command_line_are_added_to_those_of_the_configuration() ->
     """Each once."""
     config = with_labels(with_labels(Config(), ("eu",)), ("gpu", "eu"))
     assert config.worker.labels == ("eu", "gpu")
+
+
+def test_a_submission_is_told_which_workers_may_take_it_or_why_none_may() -> None:
+    """A misspelt label is seen at once, and not when somebody wonders."""
+    story = LeaderStory().elect()
+    story.join("w1", labels=["eu"])
+    story.join("w2", 2)
+    asked = msgspec.structs.replace(spec(), name="job1", placement=Placement(("eu",)))
+    reply = story.submit("http://a.test/", of=asked)
+    assert (reply["workers"], reply["waits"]) == (["w1"], "")
+    wrong = msgspec.structs.replace(spec(), name="job2", placement=Placement(("eux",)))
+    reply = story.submit("http://b.test/", of=wrong)
+    assert reply["workers"] == []
+    assert reply["waits"] == "no worker with label eux; did you mean 'eu'?"
+    story.wait(4.0, lambda: story.beat_all("w1"))
+    view = story.leader.current_snapshot(story.now).runs[1]
+    assert view.waits == f"waiting: {reply['waits']}"
+    assert any(note.name == "run_unplaced" for note in story.notes)

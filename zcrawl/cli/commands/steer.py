@@ -1,5 +1,6 @@
 """`zcrawl tune` changes the pace and limits of a running job, `reassign` gives a host to another
-worker, `step-down` forces a failover. The console has keys for the same actions.
+worker, `rebalance` moves hosts from busy workers, `step-down` forces a failover. The console has
+keys for most of these actions.
 """
 
 from __future__ import annotations
@@ -61,6 +62,41 @@ def reassign_command(settings: Settings, host: str, node: str) -> int:
     """
     reply = _ask(settings, "reassign", {"host": host, "node": node})
     return _told(settings, reply, f"{reply['host']} goes to {reply['node']}")
+
+
+@click.command("rebalance", cls=Command)
+@click.option("--dry-run", is_flag=True, help="Only show what would move, and why.")
+@common
+def rebalance_command(settings: Settings, dry_run: bool) -> int:
+    """Move hosts from busy workers to others, if it pays.
+
+    The leader does this by itself when a worker is busy. The capacity of a worker is its slots,
+    weighed by its measured speed, the lag of its loop and its memory.
+    """
+    from zcrawl.cli import output
+
+    if dry_run:
+        reply = _ask(settings, "balance", {})
+    else:
+        epoch = _ask(settings, "nodes", {})["leader"]["epoch"]
+        reply = _ask(settings, "rebalance", {"epoch": epoch})
+    if settings.json:
+        output.print_json(reply)
+        return 0
+    output.table(
+        ("worker", "capacity", "load", "because"),
+        [
+            (row["id"], row["capacity"], f"{row['load']:.2g}/s per slot", row["why"])
+            for row in reply["workers"]
+        ],
+        right=("capacity", "load"),
+    )
+    for move in reply["moves"]:
+        verb = "would go" if dry_run else "goes"
+        output.note(f"{move['host']} {verb} from {move['from']} to {move['to']}: {move['why']}")
+    if not reply["moves"]:
+        output.note("no move pays")
+    return 0
 
 
 @click.command("step-down", cls=Command)

@@ -192,6 +192,10 @@ async def _submit(
             if settings.json:
                 output.print_json({"job": reply["job"], "run": None})
             return 0
+        if reply.get("waits"):  # a master of an earlier version does not say it
+            output.note(f"job {reply['job']} waits: {reply['waits']}")
+        elif reply.get("workers") and submission.spec.placement.require:
+            output.note(f"goes to {', '.join(reply['workers'])}")
         if submission.more:
             await send_seeds(ask, reply["run"], submission)
         if not wait and (submission.stored or needs_more(submission.spec)):

@@ -12,6 +12,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from zcrawl.dispatch.placement import can_serve, why_unplaced
 from zcrawl.errors import RefusedError, StoreError, UnreachableError, ZcrawlError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION
@@ -31,11 +32,12 @@ from zcrawl.master.desk.operation import (
 )
 from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
-from zcrawl.master.desk.views import DeskViews
+from zcrawl.master.desk.views import DeskViews, balance_view
 from zcrawl.master.events import Ask, Execute, MasterEffects, Note, RemoveOldRuns, StepDown
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import live_run, nodes_view
 from zcrawl.mesh.messages import ClientRequest
+from zcrawl.model.process_name import worker_of
 from zcrawl.model.reasons.cluster import (
     BAD_REQUEST,
     NO_LEADER,
@@ -346,7 +348,12 @@ class Desk:
             self._state.put_run(done.row, now, effects)
             if not done.repeated and not done.row.state.ended:
                 self._state.admit(done.admitted, done.hosts, now)
-        data = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        data: dict[str, Any] = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        active = self._state.runs.get(done.run)
+        if active is not None:
+            usable = [info for info in self._state.roster.workers.values() if info.usable]
+            data["workers"] = sorted(info.id for info in usable if can_serve(active, info))
+            data["waits"] = why_unplaced(active, usable)
         self._reply(pending, data, effects)
         return done.repeated  # its rows were admitted by a commit whose answer was lost
 
@@ -535,6 +542,18 @@ class Desk:
     def reloaded(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         view = self._state.reloads.view(pending.args.text("reload"))
         self._reply(pending, view, effects)
+
+    def rebalance(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        """Move the hosts that `balance` shows. A repeat finds nothing more to move."""
+        state = self._state
+        epoch = pending.args.integer("epoch")
+        moves = state.planner.moves(now) if epoch == state.epoch else []
+        data = balance_view(state.planner, moves, now) | {"epoch": epoch, "now": state.epoch}
+        state.planner.move_hosts(moves, now)
+        for move in moves:
+            text = f"{move.origin} goes to {worker_of(move.target)}: {move.why}"
+            effects.append(Note("host_moves", text))
+        self._reply(pending, data, effects)
 
     def step_down(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         data = actions.step_down(self._state, pending.args)

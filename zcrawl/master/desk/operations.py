@@ -94,7 +94,7 @@ declare(
     right=Right.OPERATOR,
     repeat=Repeat.OWN_COMMAND,
     handler=LeaderAction(lambda desk: desk.submit, lambda desk: desk.submit_again),
-    answer="job, run (0: none was started), admitted",
+    answer="job, run (0: none was started), admitted; workers that may take it, or why it waits",
     audited=True,
 )
 declare(
@@ -276,6 +276,15 @@ declare(
     audited=True,
 )
 declare(
+    "rebalance",
+    Argument("epoch", Type.INTEGER, required=True),
+    right=Right.OPERATOR,
+    repeat=Repeat.NAMES_EPOCH,
+    handler=LeaderAction(lambda desk: desk.rebalance),
+    answer="workers, moves, epoch, now; hosts move when their owners have let go",
+    audited=True,
+)
+declare(
     "step_down",
     Argument("epoch", Type.INTEGER, required=True),
     right=Right.OPERATOR,
@@ -312,6 +321,13 @@ declare(
     repeat=Repeat.READ,
     handler=LeaderView(lambda views: views.overview),
     answer="limits: why it is not faster; commit_queue, window_rows, hosts",
+)
+declare(
+    "balance",
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.balance),
+    answer="workers: capacity and load; moves: the hosts that `rebalance` would move, and why",
 )
 declare(
     "hosts",
