@@ -3,7 +3,7 @@
 A part of the leader. What to do is decided by the pure functions of `zcrawl.schedule`; this module
 knows which jobs have a schedule and what is under way. The store remembers what is dealt with, and
 `FireJob` stores it together with the run it starts. So each due time and each run of a parent is
-used exactly once, whoever leads (G9), and this module may forget everything.
+used exactly once, whoever leads (G10), and this module may forget everything.
 
 One job at a time does one thing:
 
