@@ -3,7 +3,7 @@
 A part of the leader. What to do is decided by the pure functions of `zcrawl.schedule`; this module
 knows which jobs have a schedule and what is under way. The store remembers what is dealt with, and
 `FireJob` stores it together with the run it starts. So each due time and each run of a parent is
-used exactly once, whoever leads (G9), and this module may forget everything.
+used exactly once, whoever leads (G10), and this module may forget everything.
 
 One job at a time does one thing:
 
@@ -135,10 +135,13 @@ class Firing:
     # ------------------------------------------------------------ time
 
     def next_wakeup(self) -> float:
-        return NEVER if self._is_behind else self._look_at
+        return NEVER if self._is_behind or not self._state.fires else self._look_at
 
     def tick(self, now: float, effects: MasterEffects) -> None:
-        for ended in self._state.take_run_ends():
+        ends = self._state.take_run_ends()
+        if not self._state.fires:
+            return  # a crawl, or a command that leads for a moment
+        for ended in ends:
             for id in self._children.get(ended.name, ()):
                 self._jobs[id].asks = True
                 self._look_soon(self._jobs[id], now)

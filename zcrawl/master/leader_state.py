@@ -108,6 +108,7 @@ class LeaderState:
         self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
         self.allow_private = False  # jobs may reach private addresses (submit.private)
         self.vouches = False  # typed URLs open their own hosts (submit.private)
+        self.fires = True  # schedules start runs while this master leads
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
         self.shell = NO_COMMANDS  # commands that jobs may run
         self.outputs = OutputRights()  # where jobs may have their items written
@@ -145,9 +146,16 @@ class LeaderState:
                 self.planner.run_freed(active.row.id)
 
     def join_master(
-        self, mishaps: Mishaps, outputs: OutputRights, retention: Retention, *, vouches: bool
+        self,
+        mishaps: Mishaps,
+        outputs: OutputRights,
+        retention: Retention,
+        *,
+        vouches: bool,
+        fires: bool,
     ) -> None:
         """Take over what the master keeps through all its epochs."""
+        self.fires = fires
         self.mishaps = mishaps
         self.outputs = outputs
         self.retention = retention

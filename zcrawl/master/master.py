@@ -75,6 +75,7 @@ class Master:
         allow_code: bool = False,
         shell: ShellRights = NO_COMMANDS,
         vouches: bool = False,
+        fires: bool = True,
         outputs: OutputRights | None = None,
         retention: Retention | None = None,
     ) -> None:
@@ -82,6 +83,7 @@ class Master:
         that say nothing about it keep all their runs."""
         self.me = me
         self._vouches = vouches  # typed URLs open their own hosts (submit.private)
+        self._fires = fires  # schedules start runs (master.firing)
         self._outputs = outputs or OutputRights()
         self._retention = retention or Retention()
         self._allow_code = allow_code  # jobs may bring a spider's file (submit.code)
@@ -230,7 +232,11 @@ class Master:
             shell=self._shell,
         )
         self.leader.state.join_master(
-            self.mishaps, self._outputs, self._retention, vouches=self._vouches
+            self.mishaps,
+            self._outputs,
+            self._retention,
+            vouches=self._vouches,
+            fires=self._fires,
         )
         self.mishaps.led(now)
         text = f"{self.me} leads in epoch {self.epoch}"

@@ -82,6 +82,7 @@ class EmbeddedCluster:
         stuck_after: float = STUCK_CPU_S,
         blobs: str = "",
         pause_unfinished: bool = False,
+        fires: bool = False,
         takeover_timeout_s: float = 10.0,
         nursery: Nursery | None = None,
     ) -> None:
@@ -101,6 +102,7 @@ class EmbeddedCluster:
         self._output_rights = outputs or OutputRights(owner=True)
         self._retention = retention or Retention()
         self._pause_unfinished = pause_unfinished
+        self._fires = fires  # schedules start runs
         self._takeover_timeout_s = takeover_timeout_s
         self._nursery = nursery
         self._stack = contextlib.AsyncExitStack()
@@ -208,6 +210,7 @@ class EmbeddedCluster:
                 allow_code=True,
                 shell=self._rights.shell,
                 vouches=True,
+                fires=self._fires,
                 outputs=self._output_rights,
                 retention=self._retention,
             ),

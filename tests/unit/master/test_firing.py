@@ -12,10 +12,12 @@ from tests.unit.desk_tools import answer
 from tests.unit.machine_tools import NO_PACE, UTC, LeaderStory, result_of
 from zcrawl.errors import Fenced
 from zcrawl.master.feeding import LEAST_ITEMS
+from zcrawl.master.master import Master
 from zcrawl.model.spec import After, Fetch, JobSpec, Schedule, SeedsFrom
 from zcrawl.model.states import RunState
 from zcrawl.schedule.jitter import start_of
 from zcrawl.store.commands import AdmitFed, Command, FireJob
+from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.read import from_json
 from zcrawl.testing.store.tables import FakeRun
 
@@ -574,3 +576,16 @@ def test_the_views_say_when_a_job_runs_next() -> None:
     assert (view["state"], view["next"]) == ("paused", [])
     assert answer(story, "job", ref="nightly")["schedule"]["times"] == "every 10s"
     assert answer(story, "job", ref="plain")["schedule"] is None
+
+
+def test_a_crawl_starts_nothing_by_itself() -> None:
+    """Only a cluster and `zcrawl up` do. What was due meanwhile is theirs to catch up."""
+    story = LeaderStory()
+    story.master = Master("m1", seen_slots=64, outputs=OutputRights(owner=True), fires=False)
+    story.elect()
+    store(story, schedule=timed(overlap="allow", catch_up="all"))
+    story.wait(21)
+    assert runs(story) == []
+    story = restarted(story, 0.5)
+    story.wait(2)
+    assert due(story) == [10, 20]

@@ -56,6 +56,7 @@ async def _stay_up(settings: Settings, workers: int, labels: tuple[str, ...]) ->
             settings.data,
             workers,
             blobs=settings.blobs(),
+            fires=True,
             **settings.worker_limits(),
         )
         cluster.follow_config(
