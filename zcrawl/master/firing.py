@@ -385,6 +385,17 @@ class Firing:
         )
         return False
 
+    def check(self) -> None:
+        for id, job in self._jobs.items():
+            assert job.row.id == id and job.row.schedule_from, "only jobs with a schedule are kept"
+            assert job.row.state is JobState.ACTIVE, "a paused job starts nothing"
+            for parent in job.schedule.after:
+                assert id in self._children[parent.job], "a child hears of each of its parents"
+            awake = job.busy or job.look_at >= self._look_at or self._is_behind
+            assert awake, "no job sleeps beyond its next moment"
+        names = {parent.job for job in self._jobs.values() for parent in job.schedule.after}
+        assert names == self._children.keys(), "only parents of jobs that are kept are watched"
+
 
 def _clock(utc: float) -> str:
     return f"{datetime.fromtimestamp(utc, UTC):%Y-%m-%dT%H:%M:%SZ}"
