@@ -95,7 +95,7 @@ def test_each_due_time_starts_one_run_however_often_the_leader_is_killed(tmp_pat
                 # A little before the next due time, at it, and a little after.
                 now = time.time()
                 passed = (now - int(created)) % EVERY_S
-                time.sleep(EVERY_S - passed + (step - 3) * 0.02)
+                time.sleep((EVERY_S - passed + (step - 3) * 0.02) % EVERY_S)
         with up(data):
             ended = time.time()
             last = int(created) + int((ended - int(created)) // EVERY_S) * EVERY_S
