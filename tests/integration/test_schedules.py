@@ -20,7 +20,7 @@ EVERY_S = 2
 LISTS = 100
 LINKS = 1_000  # of each list
 SEEDS = LISTS * LINKS
-GROWTH = 150_000_000  # bytes; 100,000 seeds in memory would need more
+GROWTH = 40_000_000  # bytes; 100,000 seeds in memory would need more
 PAGES = """
 name = "pages"
 seeds_from = {{ job = "lists", field = "url" }}
