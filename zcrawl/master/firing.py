@@ -32,7 +32,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -44,7 +44,6 @@ from zcrawl.model.reasons.cluster import RUN_IS_ALIVE
 from zcrawl.model.rows import DefinitionRow
 from zcrawl.model.spec import Schedule
 from zcrawl.model.states import JobState, RunCause
-from zcrawl.schedule.catch_up import CatchUp, catch_up
 from zcrawl.schedule.dependencies import END, OUTCOMES, FinishedRun, firings
 from zcrawl.schedule.durations import parse_duration
 from zcrawl.schedule.jitter import start_of
@@ -55,10 +54,13 @@ from zcrawl.schedule.overlap import (
     Overlap,
     overlap,
 )
-from zcrawl.schedule.timetable import Timetable, due_after, timetable
 from zcrawl.store.commands import DueMark, FireJob, JobFired, StartFacts
 from zcrawl.store.queries import ParentRuns, ReadParents
 from zcrawl.store.rules import schedule_of, seeds_from_of
+
+if TYPE_CHECKING:  # they load cronsim and the zones, 5 ms of the start of a crawl
+    from zcrawl.schedule.catch_up import CatchUp
+    from zcrawl.schedule.timetable import Timetable
 
 NEVER: Final = math.inf
 AGAIN_S: Final = 0.5  # after a failed query
@@ -109,6 +111,8 @@ class Firing:
         if row.state is not JobState.ACTIVE or not row.schedule_from:
             self._forget(row.id)
             return
+        from zcrawl.schedule.timetable import timetable
+
         try:
             schedule = schedule_of(row.spec)
             times = timetable(schedule, row.created_at)
@@ -179,6 +183,9 @@ class Firing:
             facts = StartFacts(RunCause.CRON, job.row.due_held)
             self._execute(job, self._command(job, now, facts, due=mark), effects)
         elif job.times.has_times:
+            from zcrawl.schedule.catch_up import catch_up
+            from zcrawl.schedule.timetable import due_after
+
             result = catch_up(job.times, job.handled, utc, job.schedule.catch_up, job.start_of)
             self._look_at_due_times(job, result, now, effects)
             if not job.busy:
@@ -384,6 +391,17 @@ class Firing:
             )
         )
         return False
+
+    def check(self) -> None:
+        for id, job in self._jobs.items():
+            assert job.row.id == id and job.row.schedule_from, "only jobs with a schedule are kept"
+            assert job.row.state is JobState.ACTIVE, "a paused job starts nothing"
+            for parent in job.schedule.after:
+                assert id in self._children[parent.job], "a child hears of each of its parents"
+            awake = job.busy or job.look_at >= self._look_at or self._is_behind
+            assert awake, "no job sleeps beyond its next moment"
+        names = {parent.job for job in self._jobs.values() for parent in job.schedule.after}
+        assert names == self._children.keys(), "only parents of jobs that are kept are watched"
 
 
 def _clock(utc: float) -> str:

@@ -609,6 +609,7 @@ class Leader:
 
     def check(self, now: float) -> None:
         self.state.check(now)
+        self.firing.check()
 
     def check_awake(self, now: float) -> None:
         """Assert after a tick that no host waits for something that is there."""

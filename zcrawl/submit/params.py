@@ -26,8 +26,10 @@ MOST_PARAMS: Final = 100
 MOST_VALUE: Final = 2_000  # characters of one value
 _KEY = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _USE = lazy_pattern(r"\$\{params\.([^}]{0,100})\}?")
-# The name and the schedule belong to the job and not to a run, the code has a hash.
-_NEVER_FILLED: Final = frozenset({"name", "kind", "tags", "params", "schedule", "code"})
+# Name, schedule and retention belong to the job and not to a run; the code has a hash.
+_NEVER_FILLED: Final = frozenset(
+    {"name", "kind", "tags", "params", "schedule", "retention", "code"}
+)
 
 
 def check_params(spec: JobSpec) -> None:

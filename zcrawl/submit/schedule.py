@@ -14,7 +14,6 @@ from typing import Any, Final
 from zcrawl.errors import JobError
 from zcrawl.model.reasons.usage import BAD_DEPENDENCY, BAD_SCHEDULE
 from zcrawl.model.spec import JobSpec, Schedule, SeedsFrom
-from zcrawl.schedule.catch_up import CATCH_UPS
 from zcrawl.schedule.dependencies import MODES, OUTCOMES, circle_text, cycle_with
 from zcrawl.schedule.overlap import OVERLAPS
 from zcrawl.text.spelling import near_names
@@ -48,6 +47,8 @@ def check_schedule(spec: JobSpec) -> None:
     schedule = spec.schedule
     if schedule == Schedule():
         return
+    from zcrawl.schedule.catch_up import CATCH_UPS  # 5 ms of a start: cronsim and the zones
+
     _one_of("overlap", schedule.overlap or OVERLAPS[0], OVERLAPS)
     _one_of("catch_up", schedule.catch_up, CATCH_UPS)
     _one_of("after_mode", schedule.after_mode, MODES)
@@ -57,7 +58,7 @@ def check_schedule(spec: JobSpec) -> None:
 
 def _check_times(schedule: Schedule) -> None:
     from zcrawl.schedule.durations import parse_duration
-    from zcrawl.schedule.timetable import due_after, timetable  # 4 ms of a start without it
+    from zcrawl.schedule.timetable import due_after, timetable
 
     given = [key for key in ("cron", "every", "at") if getattr(schedule, key)]
     if len(given) > 1:
@@ -108,6 +109,8 @@ def _check_times(schedule: Schedule) -> None:
 
 def check_future(schedule: Schedule, now: float) -> None:
     """Raise JobError if the job has no due time after `now` although it has a schedule."""
+    if schedule == Schedule():
+        return
     from zcrawl.schedule.timetable import due_after, timetable
 
     times = timetable(schedule, now)

@@ -17,7 +17,6 @@ from zcrawl.model.spec import UNREADABLE, Schedule
 from zcrawl.model.states import JobState
 from zcrawl.schedule.dependencies import SUCCESS
 from zcrawl.schedule.overlap import DEFAULT_FOR_DUE_TIMES, DEFAULT_FOR_PARENTS
-from zcrawl.schedule.timetable import due_after, timetable
 from zcrawl.store.queries import ChainRun, JobRow
 from zcrawl.store.rules import schedule_of
 from zcrawl.telemetry.times import iso
@@ -61,6 +60,8 @@ def next_due_times(job: JobRow, now: float, limit: int) -> list[float]:
     """Return the next due times of an active job, without their jitter."""
     if job.state is not JobState.ACTIVE or not job.schedule_from:
         return []
+    from zcrawl.schedule.timetable import due_after, timetable  # 5 ms of a start without it
+
     try:
         times = timetable(schedule_of(job.spec), job.created_at)
     except JobError:  # another version stored it; the leader says so in its log
