@@ -157,3 +157,9 @@ def test_a_planted_bug_is_caught(plant: Callable[[], AbstractContextManager[None
                 assert "for ever" in str(error)
                 return
     raise AssertionError(f"{plant.__name__} was not noticed")
+
+
+def test_lost_assignments_do_not_move_the_pace_of_a_host_ahead() -> None:
+    """Two runs on one host, a worker that hears a third of its messages: each lost assignment took
+    a start of the pace, until the host waited for a quarter of an hour."""
+    run_world(722, draw(random.Random(722)))

@@ -272,8 +272,8 @@ class Membership:
             effects.append(
                 Note(ASSIGNMENT_LOST, f"request {lease.row.seq} did not reach {info.id}")
             )
-            # Otherwise a line that loses much would put the host's next start off by minutes.
-            state.planner.take_back_start(lease.row.host)
+            if lease.started_at is None:  # else its pace would run ahead with each lost message
+                state.planner.take_back_start(lease.row.host)
             state.give_back(lease)
         if state.roster.heartbeat_reported(info, beat.heard, now):
             self._note_deaf(info, effects)
