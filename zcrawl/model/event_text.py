@@ -177,6 +177,7 @@ FAMILY_TEXTS: Final[dict[str, str]] = {
     "store_": "the database failed: {}",
     "commit_": "a commit failed: {}",
     "output_": "could not write an output: {}",
+    "retention_": "could not remove old runs: {}",
 }
 
 
