@@ -132,13 +132,6 @@ def keep_the_first_run_of_tasks_first() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def take_strict_turns() -> Iterator[None]:
-    """The priority does not count on a host."""
-    with mock.patch.object(HostState, "turns", lambda self: self.runs):
-        yield
-
-
 PLANTED = (keep_the_first_run_of_a_host_first, keep_the_first_run_of_tasks_first)
 
 
