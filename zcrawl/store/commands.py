@@ -201,6 +201,7 @@ class SubmitJob(msgspec.Struct, frozen=True):
     start: bool = True  # False: only store the spec
     start_facts: StartFacts = StartFacts()
     cancels: tuple[int, ...] = ()  # live runs that are cancelled in the same transaction
+    live: tuple[tuple[int, bytes], ...] = ()  # live runs that get this spec, if none is started
     run_spec: bytes = b""  # of the run, with its parameters filled in; empty: the job's
 
 
@@ -215,6 +216,7 @@ class Submitted(msgspec.Struct, frozen=True):
     row: RunRow | None
     repeated: bool = False  # this request id was answered before
     cancelled: list[RunRow] = []
+    changed: list[RunRow] = []  # live runs that have the new spec
     definition: DefinitionRow | None = None  # the job as it is now
 
 

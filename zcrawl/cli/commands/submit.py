@@ -46,6 +46,7 @@ LACK_S: Final = 3.0  # time for workers to report that they cannot do a job
 @click.option("--again", is_flag=True, help="Run a stored job again, unchanged.")
 @click.option("--no-run", is_flag=True, help="Only store the job.")
 @click.option("--restart", is_flag=True, help="Cancel the live runs of the job, and start anew.")
+@click.option("--live", is_flag=True, help="With --update: change the live runs, start none.")
 @click.option(
     "--set",
     "assignments",
@@ -65,6 +66,7 @@ def submit_command(
     again: bool,
     no_run: bool,
     restart: bool,
+    live: bool,
     assignments: tuple[str, ...],
     wait: bool,
     changes: dict[str, Any],
@@ -82,6 +84,11 @@ def submit_command(
         )
     if no_run and (wait or restart or again):
         raise UsageError("--no-run starts no run, so --wait, --restart and --again make no sense")
+    if live and (not update or wait or restart or no_run):
+        raise UsageError(
+            "--live changes the live runs of a job and starts none: use it with --update, and "
+            "without --wait, --restart and --no-run"
+        )
     params = typed_params(assignments)
     if no_run and (params or seeds):
         raise UsageError("--no-run starts no run, so --set and --seeds make no sense")
@@ -110,7 +117,8 @@ def submit_command(
     from zcrawl.runtime.loop import run_async
 
     args = submission.args(mode, to)
-    args |= {key: True for key, given in (("no_run", no_run), ("restart", restart)) if given}
+    flags = {"no_run": no_run, "restart": restart, "live": live}
+    args |= {key: True for key, given in flags.items() if given}
     return run_async(_submit(settings, submission, args, to, wait))
 
 
@@ -188,9 +196,11 @@ async def _submit(
         if not settings.json:
             output.data(str(reply["job"]))
         if not reply["run"]:
-            output.note_if("" if settings.json else f"job {reply['job']} is stored")
+            changed = reply.get("changed", 0)
+            also = f"; {output.plural(changed, 'live run')} changed" if args.get("live") else ""
+            output.note_if("" if settings.json else f"job {reply['job']} is stored{also}")
             if settings.json:
-                output.print_json({"job": reply["job"], "run": None})
+                output.print_json({"job": reply["job"], "run": None, "changed": changed})
             return 0
         if reply.get("waits"):  # a master of an earlier version does not say it
             output.note(f"job {reply['job']} waits: {reply['waits']}")

@@ -42,6 +42,7 @@ from zcrawl.model.reasons.cluster import (
     BAD_REQUEST,
     NO_LEADER,
     NO_SUCH_RUN,
+    NOT_LIVE,
     RUN_IS_ALIVE,
     UNKNOWN_OP,
     UNSEEN_RUNS,
@@ -90,6 +91,7 @@ from zcrawl.store.queries import (
 )
 from zcrawl.store.rules import run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
+from zcrawl.submit.differences import fixed_keys
 from zcrawl.submit.outputs import refuse_login
 from zcrawl.submit.params import filled, filled_seeds, merged
 from zcrawl.submit.private import opened_by, with_right
@@ -285,17 +287,38 @@ class Desk:
             by=pending.request.by,
             via=pending.request.via or self._state.me,
             canonical=rules.version,
-            start=not args.get("no_run"),
+            start=not (args.get("no_run") or args.get("live")),
+            live=self._live_specs(definition) if args.get("live") else (),
             start_facts=StartFacts(params=msgspec.json.encode(values) if values else b""),
             cancels=self._replaced(pending, definition),
             run_spec=to_json(run) if definition.params else b"",
         )
         effects.append(Execute(command))
 
+    def _live_specs(self, definition: JobSpec) -> tuple[tuple[int, bytes], ...]:
+        """Return the new spec of each live run of the job. RefusedError if a key differs that
+        cannot change while a run is alive."""
+        specs = []
+        for run in self._live_runs(definition.name):
+            row = self._state.runs.active[run].row
+            values = msgspec.json.decode(row.params, type=dict[str, str]) if row.params else {}
+            spec = to_json(filled(definition, merged(definition, values)))
+            fixed = fixed_keys(row.spec, spec)
+            if fixed:
+                raise RefusedError(
+                    f"{', '.join(fixed[:5])} cannot change while run {run} is alive; submit with "
+                    "--restart, or without --live to leave that run as it is",
+                    code=NOT_LIVE,
+                )
+            specs.append((run, spec))
+        return tuple(specs)
+
     def _replaced(self, pending: Pending, definition: JobSpec) -> tuple[int, ...]:
         """Return the live runs that a submission cancels. RefusedError if the job's overlap does
         not allow another run beside them; without an overlap, a submission starts one."""
         args, live = pending.args, self._live_runs(definition.name)
+        if args.get("live"):
+            return ()
         if not live or args.get("restart"):
             return live
         policy = definition.schedule.overlap or DEFAULT_FOR_SUBMISSIONS
@@ -341,14 +364,16 @@ class Desk:
         if done.refused:
             self._refuse(pending, replies.refusal(done.refused, done.job, done.run), effects)
             return False
-        for cancelled in done.cancelled:
-            self._state.put_run(cancelled, now, effects)
+        for changed in (*done.cancelled, *done.changed):
+            self._state.put_run(changed, now, effects)
         if done.row is not None and not (done.repeated and done.row.state.ended):
             # Also a repeated one: its client may add seeds before the reload has read the run.
             self._state.put_run(done.row, now, effects)
             if not done.repeated and not done.row.state.ended:
                 self._state.admit(done.admitted, done.hosts, now)
         data: dict[str, Any] = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        if done.changed:
+            data["changed"] = len(done.changed)
         active = self._state.runs.get(done.run)
         if active is not None:
             usable = [info for info in self._state.roster.workers.values() if info.usable]

@@ -88,6 +88,7 @@ declare(
     Argument("output", Type.LIST, about="path, format"),
     Argument("ref", Type.TEXT, about="with again: id or name of the job"),
     Argument("no_run", Type.FLAG, about="only store the spec"),
+    Argument("live", Type.FLAG, about="with update: live runs get the new spec, none starts"),
     Argument("restart", Type.FLAG, about="cancel the live runs of the job and start anew"),
     Argument("params", Type.TABLE, about="values of the job's parameters"),
     Argument("opened", Type.LIST, about="only from the process of the master itself"),

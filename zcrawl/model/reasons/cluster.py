@@ -123,6 +123,11 @@ JOB_CHANGED: Final = refusal(
     "The job was changed or paused while its schedule was about to start a run.",
     "Nothing: the leader looks at the job as it is now.",
 )
+NOT_LIVE: Final = refusal(
+    "not_live",
+    "A key of the new spec cannot change in a run that is alive.",
+    "Submit with --restart to cancel that run and start anew, or without --live to leave it.",
+)
 SPREAD: Final = refusal(
     "spread",
     "The host is shared by several workers, so it cannot be given to one.",

@@ -14,6 +14,7 @@ import msgspec
 
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
+from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.rows import (
     NO_HOST,
     HostRow,
@@ -31,6 +32,7 @@ from zcrawl.store.rules import (
     recall_left,
     recrawl_of,
     skip_reason,
+    stored_max_pages,
     verdict,
 )
 from zcrawl.store.sql.dialects.dialect import Session
@@ -258,6 +260,20 @@ def save_runs(session: Session, runs: Iterable[RunRecord]) -> None:
         for run in runs
     ]
     session.update_many("runs", _RUN_CHANGES, "id", rows)
+
+
+def tune(session: Session, run: RunRecord, spec: Blob, now: float) -> None:
+    """Give a live run another spec. It ends if it has as many pages as the new spec allows."""
+    run.spec, run.max_pages = spec, stored_max_pages(spec)
+    session.run(
+        "UPDATE runs SET spec = ?, max_pages = ?, version = ? WHERE id = ?",
+        (run.spec, run.max_pages, run.version, run.id),
+    )
+    if run.max_pages is not None and run.done >= run.max_pages:
+        tallies = TallyChanges()
+        run.finish(MAX_PAGES, now, tallies)
+        save_run(session, run)
+        save_tallies(session, tallies)
 
 
 def save_run(session: Session, run: RunRecord) -> None:

@@ -17,7 +17,7 @@ from zcrawl.model.reasons.cluster import (
     UNSEEN_RUNS,
 )
 from zcrawl.model.reasons.failure import QUARANTINED
-from zcrawl.model.reasons.skip import CANCELLED, DELETED, MAX_PAGES
+from zcrawl.model.reasons.skip import CANCELLED, DELETED
 from zcrawl.model.rows import RunRow
 from zcrawl.model.spec import OFF
 from zcrawl.model.states import JobState, RequestState, RunState
@@ -45,7 +45,6 @@ from zcrawl.store.rules import (
     is_unseen,
     job_reply,
     skip_reason,
-    stored_max_pages,
 )
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.examples import Examples
@@ -65,6 +64,7 @@ from zcrawl.store.sql.rows import (
     save_run,
     save_runs,
     save_tallies,
+    tune,
 )
 
 
@@ -176,14 +176,7 @@ def tune_run(session: Session, command: TuneRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended:
         return RunChanged(RUN_ENDED, run.row())
-    run.spec, run.max_pages = command.spec, stored_max_pages(command.spec)
-    values = (run.spec, run.max_pages, run.id)
-    session.run("UPDATE runs SET spec = ?, max_pages = ? WHERE id = ?", values)
-    if run.max_pages is not None and run.done >= run.max_pages:
-        tallies = TallyChanges()
-        run.end(RunState.COMPLETED, MAX_PAGES, command.now, tallies)
-        save_run(session, run)
-        save_tallies(session, tallies)
+    tune(session, run, command.spec, command.now)
     return _changed(session, run, command.client_action)
 
 

@@ -46,6 +46,7 @@ from zcrawl.store.sql.rows import (
     save_run,
     save_runs,
     save_tallies,
+    tune,
 )
 
 
@@ -74,9 +75,10 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     assert job is not None  # it was created or found above
     if not command.start:
         ids.save()
-        reply = msgspec.json.encode({"job": job.id, "run": 0, "version": version})
-        keep_request(session, action, job.id, 0, reply)
-        return Submitted(job.id, 0, "", [], [], None, definition=job)
+        changed = _tune_live(session, command, version)
+        answer = {"job": job.id, "run": 0, "version": version, "changed": len(changed)}
+        keep_request(session, action, job.id, 0, msgspec.json.encode(answer))
+        return Submitted(job.id, 0, "", [], [], None, definition=job, changed=changed)
     run_spec = command.run_spec or spec
     run = start_run(session, ids, job, run_spec, version, command, known)
     if is_fed(run_spec) and not run.feed_run:
@@ -84,6 +86,16 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     cancelled = cancel_replaced(session, command)
     submitted = _admit_seeds(session, ids, run, action, () if run.state.ended else command.seeds)
     return msgspec.structs.replace(submitted, cancelled=cancelled, definition=job)
+
+
+def _tune_live(session: Session, command: SubmitJob, version: int) -> list[RunRow]:
+    """Give the new spec to runs that are alive."""
+    specs = dict(command.live)
+    live = [run for run in load_runs(session, specs).values() if not run.state.ended]
+    for run in live:
+        run.version = version
+        tune(session, run, specs[run.id], command.now)
+    return [run.row() for run in live]
 
 
 def start_run(

@@ -265,9 +265,16 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         action = ClientAction(
             command.request, f"submit {command.mode}", command.by, command.via, command.now
         )
-        reply = msgspec.json.encode({"job": job.id, "run": 0, "version": job.version})
+        live = [(tables.runs[id], of_run) for id, of_run in command.live if id in tables.runs]
+        live = [(run, of_run) for run, of_run in live if not run.state.ended]
+        for run, of_run in live:
+            run.version = job.version
+            tables.tune(run, of_run, command.now)
+        changed = [run.row() for run, _ in sorted(live, key=lambda pair: pair[0].id)]
+        answer = {"job": job.id, "run": 0, "version": job.version, "changed": len(changed)}
+        reply = msgspec.json.encode(answer)
         tables.answers[command.request] = FakeAnswer(action, job.id, 0, reply)
-        return Submitted(job.id, 0, "", [], [], None, definition=job.row())
+        return Submitted(job.id, 0, "", [], [], None, definition=job.row(), changed=changed)
     action = ClientAction(
         command.request, f"submit {command.mode}", command.by, command.via, command.now
     )

@@ -15,7 +15,7 @@ from zcrawl.model.reasons.cluster import (
     UNSEEN_RUNS,
 )
 from zcrawl.model.reasons.failure import QUARANTINED
-from zcrawl.model.reasons.skip import CANCELLED, DELETED, MAX_PAGES
+from zcrawl.model.reasons.skip import CANCELLED, DELETED
 from zcrawl.model.states import JobState, RequestState, RunState
 from zcrawl.store.commands import (
     BeginRuns,
@@ -39,7 +39,6 @@ from zcrawl.store.rules import (
     is_unseen,
     job_reply,
     skip_reason,
-    stored_max_pages,
 )
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store import intents
@@ -142,9 +141,7 @@ def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended:
         return RunChanged(RUN_ENDED, run.row())
-    run.spec, run.max_pages = command.spec, stored_max_pages(command.spec)
-    if run.max_pages is not None and run.done >= run.max_pages:
-        tables.end(run, RunState.COMPLETED, MAX_PAGES, command.now)
+    tables.tune(run, command.spec, command.now)
     once.keep_run_reply(tables, command.client_action, run)
     return RunChanged("", run.row())
 

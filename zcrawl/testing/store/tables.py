@@ -13,6 +13,7 @@ from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
+from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.rows import (
     NO_HOST,
     DefinitionRow,
@@ -39,6 +40,7 @@ from zcrawl.store.rules import (
     recall_left,
     schedule_of,
     skip_reason,
+    stored_max_pages,
     verdict,
 )
 from zcrawl.testing.store.known import FakeKnown, recall
@@ -427,6 +429,12 @@ class Tables:
         goes_on = run.seeding or run.recalls or run.feed_at is not None
         if not run.state.ended and not goes_on and run.pending == 0:
             self.finish(run, "", now)
+
+    def tune(self, run: FakeRun, spec: bytes, now: float) -> None:
+        """Give a live run another spec."""
+        run.spec, run.max_pages = spec, stored_max_pages(spec)
+        if run.max_pages is not None and run.done >= run.max_pages:
+            self.finish(run, MAX_PAGES, now)
 
     def finish(self, run: FakeRun, reason: str, now: float) -> None:
         """End a run as completed or failed."""
