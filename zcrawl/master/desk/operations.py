@@ -94,7 +94,9 @@ declare(
     Argument("opened", Type.LIST, about="only from the process of the master itself"),
     right=Right.OPERATOR,
     repeat=Repeat.OWN_COMMAND,
-    handler=LeaderAction(lambda desk: desk.submit, lambda desk: desk.submit_again),
+    handler=LeaderAction(
+        lambda desk: desk.submissions.submit, lambda desk: desk.submissions.submit_again
+    ),
     answer="job, run (0: none was started), admitted; workers that may take it, or why it waits",
     audited=True,
 )
@@ -105,7 +107,7 @@ declare(
     Argument("last", Type.FLAG, required=True),
     right=Right.OPERATOR,
     repeat=Repeat.OWN_COMMAND,
-    handler=LeaderAction(lambda desk: desk.add_seeds),
+    handler=LeaderAction(lambda desk: desk.submissions.add_seeds),
     answer="job, run, admitted",
 )
 declare(
