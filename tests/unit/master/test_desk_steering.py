@@ -24,7 +24,8 @@ def test_a_runs_pace_can_be_changed_while_it_goes_on() -> None:
     story = leading(*urls(500), politeness=SLOW)
     story.wait(4.0, story.beat)
     slow = len(story.assigned())
-    assert slow <= 6
+    # One that is sent again, because this worker never says that it came, takes no new start.
+    assert len({assignment.seq for assignment in story.assigned()}) <= 6
     data = answer(story, "tune", ref="1", rate=0, concurrency=8)
     assert data["changed"] == 1
     for _ in range(40):
