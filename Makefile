@@ -41,7 +41,7 @@ define apt_install
 endef
 
 .PHONY: help run test soak check format tables cluster bench bench-cluster bench-console bench-jobs bench-seeds \
-  bench-hosts bench-politeness bench-against bench-cluster-against clean compiler packages
+  bench-hosts bench-ownership bench-politeness bench-against bench-cluster-against clean compiler packages
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -116,6 +116,9 @@ bench-politeness: $(VENV)/.installed-dev packages ## what the guard and robots.t
 
 bench-hosts: $(VENV)/.installed-dev ## the leader's CPU a page, with 10 and with 10,000 hosts
 	@$(BIN)/python -m tests.bench.bench_leader $(ARGS)
+
+bench-ownership: $(VENV)/.installed-dev ## owns() for 8 and 100 nodes, a changed list, an idle standalone node
+	@$(BIN)/python -m tests.bench.bench_ownership $(ARGS)
 
 bench-seeds: $(VENV)/.installed-dev ## what five million seeds need of memory
 	@$(BIN)/python -m tests.bench.bench_seeds $(ARGS)

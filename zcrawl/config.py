@@ -128,6 +128,15 @@ class SecretConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commands: tuple[str, ...] = ()  # commands that may get it, as in worker.shell.allow
 
 
+class StandaloneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nodes without a master, which share resources by a list (`zcrawl worker --standalone`)."""
+
+    id: str = ""  # the name of this node in the list; ZCRAWL_NODE_ID goes first
+    nodes: tuple[str, ...] = ()  # id, or id=tcp://host:port; ZCRAWL_NODES (JSON) goes first
+    nodes_file: str = ""  # instead: a file that is watched: JSON, or one entry a line
+    resources: Literal["hosts", "urls"] = "hosts"  # what is shared
+
+
 class ConsoleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The look of `zcrawl console`, and the clusters that it can watch."""
 
@@ -148,6 +157,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outputs: OutputsConfig = OutputsConfig()
     retention: RetentionConfig = RetentionConfig()
     secrets: dict[str, SecretConfig] = {}
+    standalone: StandaloneConfig = StandaloneConfig()
     console: ConsoleConfig = ConsoleConfig()
 
     @property
@@ -215,6 +225,7 @@ _LISTS: Final = (
     "database.urls",
     "outputs.allow",
     "worker.labels",
+    "standalone.nodes",
     "worker.tls_files",
     "worker.shell.env",
     "worker.shell.folders",

@@ -15,7 +15,6 @@ and the planner's heap.
 
 from __future__ import annotations
 
-import hashlib
 import math
 
 import msgspec
@@ -26,6 +25,7 @@ from zcrawl.frontier.pace import Demand, Pace, combined_demand
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import NOBODY, ProcessName, worker_of
 from zcrawl.model.rows import HostRow, QueuedRow, StoredRobots
+from zcrawl.ownership import hash64, mix
 
 
 class Part(msgspec.Struct):
@@ -453,9 +453,5 @@ def shares(demand: Demand, ranked: list[ProcessName]) -> dict[ProcessName, int]:
 
 def sort_by_score(what: str, names: list[ProcessName]) -> list[ProcessName]:
     """Sort process names by rendezvous hashing; a restarted process keeps its rank."""
-
-    def score(name: ProcessName) -> bytes:
-        text = f"{what}\0{worker_of(name)}"
-        return hashlib.blake2b(text.encode(), digest_size=8).digest()
-
-    return sorted(names, key=score, reverse=True)
+    hashed = hash64(what)
+    return sorted(names, key=lambda name: mix(hashed, hash64(worker_of(name))), reverse=True)

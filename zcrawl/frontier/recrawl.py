@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.mesh.messages import Traits
-from zcrawl.model.reasons.skip import NOT_DUE, STAY_DUE
+from zcrawl.model.reasons.skip import NOT_DUE, STAY_DUE, is_owned_by_another
 from zcrawl.model.spec import Recrawl
 from zcrawl.model.states import RequestState
 
@@ -105,7 +105,11 @@ def updated_page(
 ) -> KnownPage:
     """Return what the job remembers of a page after its request ended."""
     gone = state is RequestState.DEAD and status in _GONE
-    was_checked = state is not RequestState.DEAD and reason not in STAY_DUE
+    was_checked = (
+        state is not RequestState.DEAD
+        and reason not in STAY_DUE
+        and not is_owned_by_another(reason)
+    )
     if not was_checked and not gone:
         # Its content now is unknown: it stays due, and its validators stay valid.
         return page or KnownPage(interval_s=rules.interval)

@@ -148,7 +148,10 @@ class Commits:
         Planning changes nothing, and the worker would send the same result to every later leader.
         """
         try:
-            return self._results.plan(received, offset, now)
+            change = self._results.plan(received, offset, now)
+            if self._state.shares is None or not change.links:
+                return change
+            return msgspec.structs.replace(change, links=self._state.own(change.links))
         except Exception as error:
             effects.append(
                 Note(PLAN_ERROR, f"result {received.number} of {received.stream[0]}: {error!r}")

@@ -45,6 +45,7 @@ from zcrawl.master.membership import Membership
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
+from zcrawl.master.rehoming import Rehoming
 from zcrawl.master.reloads import MASTER, WORKER
 from zcrawl.master.run_limits import RunLimits
 from zcrawl.master.snapshot import published, snapshot
@@ -102,6 +103,8 @@ from zcrawl.store.commands import (
     JobFired,
     KnownAdmitted,
     Loaded,
+    Rehome,
+    Rehomed,
     Reload,
     RetryDead,
     RunChanged,
@@ -192,6 +195,7 @@ class Leader:
         self.recall = Recall(self.state)
         self.feeding = Feeding(self.state)
         self.firing = Firing(self.state)
+        self.rehoming = Rehoming(self.state)
         self.refusals = Refusals(self.state)
         self.run_limits = RunLimits(self.state)
         self.unplaced = UnplacedRuns(self.state)
@@ -388,6 +392,9 @@ class Leader:
                 self.pruning.done(command, outcome, now)
             case SaveHistory(), _:
                 self.history.saved()
+            case Rehome(), Rehomed():
+                if self.rehoming.rehomed(outcome, now, effects):
+                    self.commits.reload(now, effects)
             case ChangeRun(request=request), RunChanged() if request == REQUEST:
                 if outcome.row is not None:
                     state.put_run(outcome.row, now, effects)
@@ -497,6 +504,7 @@ class Leader:
         self._beat(now, effects)
         self.commits.tick(now, effects)
         self.desk.tick(now, effects)
+        self.rehoming.tick(now, effects)
         self._dispatch(now, effects)
         self._refill(now, effects)
         self._sweep(effects)
@@ -574,7 +582,7 @@ class Leader:
         effects.append(Publish(Beat(self.state.me, roster.heartbeat_s, received)))
 
     def _may_dispatch(self, now: float) -> bool:
-        return not self.commits.reloading and now <= self._lease_until
+        return not self.commits.reloading and not self.rehoming.busy and now <= self._lease_until
 
     def _dispatch(self, now: float, effects: MasterEffects) -> None:
         state = self.state

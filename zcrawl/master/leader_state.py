@@ -29,9 +29,10 @@ from zcrawl.master.reloads import Reloads
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain, RunConfigs
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.rows import HostRow, QueuedRow, RunRow
+from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunRow
 from zcrawl.model.spec import JobSpec, Retention
 from zcrawl.result.receive import Receiver
+from zcrawl.standalone.shares import Shares
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
@@ -113,6 +114,7 @@ class LeaderState:
         self.shell = NO_COMMANDS  # commands that jobs may run
         self.outputs = OutputRights()  # where jobs may have their items written
         self.retention = Retention()  # of jobs that have no rules of their own
+        self.shares: Shares | None = None  # of a standalone node; None: all is this leader's
         self.watch = Watch(me)
         self.reloads = Reloads()
         self.mishaps = Mishaps()  # shared by all epochs of this master
@@ -153,9 +155,11 @@ class LeaderState:
         *,
         vouches: bool,
         fires: bool,
+        shares: Shares | None = None,
     ) -> None:
         """Take over what the master keeps through all its epochs."""
         self.fires = fires
+        self.shares = shares
         self.mishaps = mishaps
         self.outputs = outputs
         self.retention = retention
@@ -164,6 +168,10 @@ class LeaderState:
     def keep_runs(self, retention: Retention) -> None:
         """Set which runs are kept of jobs that do not say it."""
         self.retention = retention
+
+    def own(self, links: tuple[NewLink, ...]) -> tuple[NewLink, ...]:
+        """Return links with the reason to skip those that another standalone node owns."""
+        return links if self.shares is None else self.shares.mark(links)
 
     # ------------------------------------------------------------ for those who watch
 

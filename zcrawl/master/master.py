@@ -49,6 +49,7 @@ from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import MESSAGE_IGNORED, TAKEOVER_FAILED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.spec import Retention
+from zcrawl.standalone.shares import Shares
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
@@ -78,9 +79,11 @@ class Master:
         fires: bool = True,
         outputs: OutputRights | None = None,
         retention: Retention | None = None,
+        shares: Shares | None = None,
     ) -> None:
         """Without `outputs`, jobs may write to the outputs folder only; without `retention`, jobs
-        that say nothing about it keep all their runs."""
+        that say nothing about it keep all their runs. `shares`: of a standalone node."""
+        self._shares = shares
         self.me = me
         self._vouches = vouches  # typed URLs open their own hosts (submit.private)
         self._fires = fires  # schedules start runs (master.firing)
@@ -237,6 +240,7 @@ class Master:
             self._retention,
             vouches=self._vouches,
             fires=self._fires,
+            shares=self._shares,
         )
         self.mishaps.led(now)
         text = f"{self.me} leads in epoch {self.epoch}"

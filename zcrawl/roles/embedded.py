@@ -46,6 +46,7 @@ from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.nursery import Nursery
 from zcrawl.runtime.supervisor import Supervisor, new_incarnation
 from zcrawl.runtime.watchdog import STUCK_CPU_S
+from zcrawl.standalone.shares import Shares
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.telemetry.logs.files import EventLog, rotate
 
@@ -85,7 +86,11 @@ class EmbeddedCluster:
         fires: bool = False,
         takeover_timeout_s: float = 10.0,
         nursery: Nursery | None = None,
+        shares: Shares | None = None,
+        begin_workers: bool = True,
     ) -> None:
+        """`shares`: what a standalone node owns. Without `begin_workers`, the workers start with
+        the first `ensure_workers`."""
         self._data = data
         self._blobs = blobs or str(data / place.BLOBS)
         self._ids = [f"w{n}" for n in range(1, workers + 1)]
@@ -105,6 +110,9 @@ class EmbeddedCluster:
         self._fires = fires  # schedules start runs
         self._takeover_timeout_s = takeover_timeout_s
         self._nursery = nursery
+        self._shares = shares
+        self._begin_workers = begin_workers
+        self._spare: Supervisor | None = None  # not started yet
         self._stack = contextlib.AsyncExitStack()
         self._master: MasterLoop | None = None
         self._outputs: OutputLoop | None = None
@@ -169,7 +177,9 @@ class EmbeddedCluster:
             log=log,
             nursery=self._nursery,
         )
-        self._supervisor = await stack.enter_async_context(supervisor)
+        self._spare = supervisor
+        if self._begin_workers:
+            await self.ensure_workers()
         await self._lead(leadership, endpoints, log)
         gc.freeze()  # what is loaded stays: later collections need not look at it
         gc.set_threshold(*GC_THRESHOLDS)
@@ -178,7 +188,17 @@ class EmbeddedCluster:
             following = supervised(self._live.follow(), "configuration", log)
             stack.callback(following.cancel)
         # The workers end first, so that the master still receives their reports.
-        stack.push_async_callback(supervisor.stop)
+        stack.push_async_callback(self._stop_workers)
+
+    async def ensure_workers(self) -> None:
+        """Start the worker processes, unless they were started."""
+        if self._spare is not None:
+            supervisor, self._spare = self._spare, None
+            self._supervisor = await self._stack.enter_async_context(supervisor)
+
+    async def _stop_workers(self) -> None:
+        if self._supervisor is not None:
+            await self._supervisor.stop()
 
     async def _lead(self, leadership: Leadership, endpoints: Endpoints, log: EventLog) -> None:
         # Imported only now, so that the workers can already start on another core.
@@ -213,6 +233,7 @@ class EmbeddedCluster:
                 fires=self._fires,
                 outputs=self._output_rights,
                 retention=self._retention,
+                shares=self._shares,
             ),
             mesh,
             store,
@@ -385,7 +406,8 @@ class EmbeddedCluster:
 
     async def drain(self, timeout_s: float) -> None:
         """Let the workers finish their requests; each ends when all its results are committed."""
-        assert self._supervisor is not None
+        if self._supervisor is None:
+            return
         self._supervisor.ask_to_leave()
         await self._supervisor.wait_gone(timeout_s)
 

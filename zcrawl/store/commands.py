@@ -31,6 +31,7 @@ from zcrawl.model.states import (
     RunCause,
     RunState,
 )
+from zcrawl.standalone.shares import Division
 from zcrawl.store.output_pieces import Progress
 
 
@@ -559,6 +560,32 @@ class SaveHistory(msgspec.Struct, frozen=True):
     entry: HistoryEntry
 
 
+class Rehome(msgspec.Struct, frozen=True):
+    """Give the rows of one run to their owners, after the list of standalone nodes has changed.
+
+    Queued rows that another node owns now are skipped as `owned by …`; skipped ones that are this
+    node's now are queued, which reopens a completed run. Works on up to `limit` rows of the first
+    run, the newest of its job, that comes at or after the position (`run`, `after`).
+    """
+
+    epoch: int
+    division: Division
+    run: int  # 0: begin
+    after: int  # request number
+    limit: int
+    now: float
+    held: frozenset[int] = frozenset()  # requests in flight: they stay, whoever owns them
+
+
+class Rehomed(msgspec.Struct, frozen=True):
+    run: int  # where the next one begins
+    after: int
+    more: bool
+    released: int = 0  # queued rows that another node owns
+    claimed: int = 0  # skipped rows that are this node's
+    stayed: int = 0  # rows in flight that another node owns
+
+
 LeaderCommand: TypeAlias = (
     Reload
     | ApplyResults
@@ -583,6 +610,7 @@ LeaderCommand: TypeAlias = (
     | NoteArchive
     | Forget
     | SaveHistory
+    | Rehome
 )
 Command: TypeAlias = TakeOver | CancelOffline | LeaderCommand
 CommandOutcome: TypeAlias = (
@@ -600,5 +628,6 @@ CommandOutcome: TypeAlias = (
     | Retried
     | CrashCounted
     | Forgotten
+    | Rehomed
     | Done
 )

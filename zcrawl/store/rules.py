@@ -208,6 +208,13 @@ def verdict(spec: bytes, counted: Counted, reason: str) -> tuple[RunState, str]:
     return RunState.COMPLETED, reason
 
 
+def may_rehome(state: RunState, reason: str) -> bool:
+    """Return whether rows of the run may get another owner: it goes on, or has done its share."""
+    if state is RunState.FAILED:
+        return without_detail(reason) == NO_PAGE_FETCHED
+    return state not in (RunState.CANCELLED, RunState.DELETED)
+
+
 def skip_reason(state: RunState, reason: str) -> str:
     """Return the reason of the queued rows of an ended run: its code without the detail
     (`bad_spec: …`)."""

@@ -74,7 +74,7 @@ def test_all_hosts_of_a_domain_have_one_owner() -> None:
     """Also if their job would allow them to be spread; other domains go elsewhere."""
     town = Town(DOMAIN)
     ours = [town.host(f"http://h{n}.ours.test") for n in range(6)]
-    others = [town.host(f"http://h.other{n}.test") for n in range(12)]
+    others = [town.host(f"http://h.other{n}.test") for n in range(24)]
     town.settle()
     assert len({town.owner(host) for host in ours}) == 1
     assert len({town.owner(host) for host in others}) == 3

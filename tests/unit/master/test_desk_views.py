@@ -351,3 +351,20 @@ def test_a_snapshot_looks_at_each_worker_once_however_many_runs_there_are() -> N
     assert looks == 1
     assert reasons[2] == "waiting: no live worker has a spider yet"
     assert reasons[3] == ""
+
+
+def test_the_owner_of_a_host_is_the_worker_that_has_it_or_would_get_it() -> None:
+    """`held` tells the two apart; http and https of a name are one resource."""
+    story = leading("http://a.test/1")
+    held = answer(story, "owner", resource="a.test")
+    assert (held["owner"], held["held"]) == ("w1", True)
+    assert answer(story, "owner", resource="http://A.test/other")["owner"] == "w1"
+    free = answer(story, "owner", resource="elsewhere.test")
+    assert (free["owner"], free["held"], free["nodes"]) == ("w1", False, ["w1"])
+
+
+def test_a_resource_that_is_not_valid_has_no_owner() -> None:
+    """G7: refused by its name."""
+    reply = leading(*urls(1)).ask("owner", resource="http://")
+    assert reply is not None
+    assert not reply.ok

@@ -7,14 +7,19 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
 from zcrawl.cli.labels import label_option, with_labels
+from zcrawl.errors import ConfigError, UsageError
 from zcrawl.runtime import watchdog
+
+if TYPE_CHECKING:
+    from zcrawl.config import Config
+    from zcrawl.telemetry.logs.files import EventLog
 
 
 @click.command("master", cls=Command)
@@ -64,18 +69,33 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
 @click.option("--id", "node", metavar="ID", help="This node's name. [default: the host's]")
 @click.option("--processes", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
 @label_option
+@click.option("--standalone", is_flag=True, help="Work without masters, in a store of its own.")
+@click.option("--job", "jobs", multiple=True, metavar="FILE", help="With --standalone: a job file.")
 @common
 def worker_command(
-    settings: Settings, node: str | None, processes: int | None, labels: tuple[str, ...]
+    settings: Settings,
+    node: str | None,
+    processes: int | None,
+    labels: tuple[str, ...],
+    standalone: bool,
+    jobs: tuple[str, ...],
 ) -> int:
-    """Run a worker of a cluster.
+    """Run a worker of a cluster, or with --standalone a node without a master.
 
     One process for each core, unless --processes says otherwise. It finds the masters through
     Consul, or through cluster.masters, and needs no open port. After SIGTERM it finishes its
     requests and ends. A changed configuration is used without a restart: when its file changes,
     after SIGHUP, and after `zcrawl reload`.
+
+    With --standalone it runs the jobs of its job files in its data folder. With a list of nodes
+    (docs/standalone.md) it does its share of them: each node computes alone who owns a host.
     """
     from zcrawl.runtime.loop import run_async
+
+    if standalone:
+        return _standalone(settings, node, processes, jobs)
+    if jobs:
+        raise UsageError("--job needs --standalone; on a cluster: zcrawl submit FILE")
 
     async def run() -> int:
         from zcrawl.coord.ports import MemberRole
@@ -104,6 +124,59 @@ def worker_command(
     settings.require_cluster()
     warning = make_folder(settings.data)
     return run_async(run())
+
+
+def _standalone(
+    settings: Settings, node: str | None, processes: int | None, jobs: tuple[str, ...]
+) -> int:
+    """Run a node without a master."""
+    import os
+
+    from zcrawl.cli.commands.crawl import check_before
+    from zcrawl.cli.specs import prepare
+    from zcrawl.roles.embedded import EmbeddedCluster
+    from zcrawl.roles.node_list_source import NODE_ID
+    from zcrawl.roles.standalone_node import StandaloneJob, StandaloneNode
+    from zcrawl.runtime.loop import run_async
+    from zcrawl.runtime.notify import Notify
+
+    environ = dict(os.environ) if node is None else {**os.environ, NODE_ID: node}
+    log = settings.daemon_log(environ.get(NODE_ID) or settings.config.standalone.id or "node")
+    role = StandaloneNode(settings.config, environ, log, Notify())
+    prepared = []
+    for file in jobs:
+        submission = prepare((), file, None, {}, lists_vouch=True)
+        check_before(submission, None)
+        spec = submission.spec
+        arguments = submission.args("new", None)
+        prepared.append(StandaloneJob(spec.name, arguments, spec.politeness.rate))
+    warning = make_folder(settings.data)
+    if warning:
+        log("data_folder_open", warning)
+    cluster = EmbeddedCluster(
+        settings.data,
+        settings.workers(processes),
+        **settings.worker_limits(),
+        blobs=settings.blobs(),
+        shares=role.shares,
+        begin_workers=False,
+    )
+    return run_async(
+        _run_until_signal(
+            lambda stop: role.run(cluster, prepared, stop),
+            lambda: _reload(settings, role.reload, log),
+        )
+    )
+
+
+def _reload(settings: Settings, reload: Callable[[Config], None], log: EventLog) -> None:
+    """Read the files again; if one is wrong, log it and change nothing."""
+    try:
+        config = settings.again(None)
+    except ConfigError as error:
+        log("reload_refused", str(error))
+        return
+    reload(config)
 
 
 async def _run_until_signal(

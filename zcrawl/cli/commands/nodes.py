@@ -73,6 +73,7 @@ def nodes_command(settings: Settings) -> int:
             )
     if reply.get("drained"):
         output.note(f"drained: {', '.join(reply['drained'])}; `zcrawl undrain NODE` ends it")
+    _show_standalone(reply.get("standalone"))
     if reply["catalogue"] != "ok":
         output.note(f"Consul: {reply['catalogue']}")
     for mismatch in reply["differences"]:
@@ -80,6 +81,33 @@ def nodes_command(settings: Settings) -> int:
             f"{mismatch['node']}: {mismatch['mesh']} in the mesh, {mismatch['catalogue']} in Consul"
         )
     return 0
+
+
+def _show_standalone(view: dict[str, Any] | None) -> None:
+    """Show the list of standalone nodes, and which of them have another list."""
+    from zcrawl.cli import output
+
+    if not view:
+        return
+    output.note(f"standalone node {view['node']}, list {view['fingerprint']}")
+    output.table(
+        ("node", "state", "list", "address"),
+        [
+            (
+                row["id"],
+                ("alive" if row["alive"] else "silent") if view["watched"] else "listed",
+                row["fingerprint"],
+                row["address"],
+            )
+            for row in view["nodes"]
+        ],
+    )
+    differing = [row["id"] for row in view["nodes"] if row["differs"]]
+    if differing:
+        output.note(
+            f"{', '.join(differing)}: another list of nodes than this node has, so some resources "
+            "have two owners or none; give all nodes the same list"
+        )
 
 
 GONE: Final = ("lost", "offline")

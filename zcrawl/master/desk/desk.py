@@ -437,7 +437,10 @@ class Desk:
     # ------------------------------------------------------------ reads
 
     def nodes(self, now: float) -> dict[str, Any]:
-        return nodes_view(self._state, now)
+        view = nodes_view(self._state, now)
+        if self._state.shares is not None:
+            view["standalone"] = self._state.shares.view
+        return view
 
     # ------------------------------------------------------------ the store's answers
 

@@ -397,6 +397,14 @@ declare(
     answer="one worker",
 )
 declare(
+    "owner",
+    Argument("resource", Type.TEXT, required=True, about="a host, a URL or any id"),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.owner),
+    answer="resource, owner, held: whether it is granted now; nodes, fingerprint of the list",
+)
+declare(
     "depths",
     _OF_RUN,
     right=Right.VIEWER,

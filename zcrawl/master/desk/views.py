@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.dispatch.balance import HostMove
-from zcrawl.dispatch.host_state import HostState
+from zcrawl.dispatch.host_state import HostState, sort_by_score
 from zcrawl.dispatch.in_flight import NONE, InFlight, by_host, grouped
 from zcrawl.dispatch.leases import Lease
 from zcrawl.dispatch.limits import limits
@@ -31,6 +31,8 @@ from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import flights, worker_view
 from zcrawl.model.process_name import worker_of
 from zcrawl.model.rows import NO_HOST
+from zcrawl.ownership import fingerprint
+from zcrawl.standalone.shares import host_resource, typed_resource
 from zcrawl.telemetry.log_lines import read_filter
 
 KEPT_S: Final = 1.0
@@ -306,6 +308,35 @@ class DeskViews:
             **msgspec.to_builtins(worker_view(info, now)),
             "credit": info.credit,
             "hosts": len(hosts),
+        }
+
+    def owner(self, args: Arguments, now: float) -> dict[str, Any]:
+        """Who owns a resource: the standalone node, or the worker that has or would get a host."""
+        state, text = self._state, args.text("resource")
+        if (shares := state.shares) is not None:
+            resource = typed_resource(text, by_url=shares.by_url)
+            nodes = list(shares.assigner.live_nodes)
+            owner, held = shares.assigner.owner(resource), True
+        else:
+            resource = typed_resource(text)
+            usable = [info for info in state.roster.workers.values() if info.usable]
+            nodes = sorted(info.id for info in usable)
+            origins = [
+                host
+                for host in state.planner.hosts.values()
+                if host_resource(f"{host.origin}/") == resource
+            ]
+            owners = next((owners for host in origins if (owners := _owners(host))), "")
+            held = bool(owners)
+            origin = origins[0].origin if origins else f"https://{resource}"
+            ranked = sort_by_score(origin, [info.name for info in usable])
+            owner = owners or (worker_of(ranked[0]) if ranked else "")
+        return {
+            "resource": resource,
+            "owner": owner,
+            "held": held,
+            "nodes": nodes,
+            "fingerprint": fingerprint(nodes),
         }
 
     def depths(self, args: Arguments, now: float) -> dict[str, Any]:

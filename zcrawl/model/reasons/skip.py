@@ -139,6 +139,14 @@ UNCHANGED: Final = skip(
     "Nothing: the earlier run has its items.",
 )
 
+OWNED_BY: Final = skip(
+    "owned by",
+    "Another standalone node owns the host, the URL or the task, and does it in its own store.",
+    "Nothing: look for it at that node. `zcrawl owner RESOURCE` names the owner.",
+    form=ParameterForm.NAME,
+    stays_due=True,
+)
+
 # ---------------------------------------------------------------- traps
 
 TRAP_URL_LENGTH: Final = skip(
@@ -302,6 +310,16 @@ STAY_DUE: Final = frozenset(reason.code for reason in REASONS.values() if reason
 def duplicate_of(url: str) -> str:
     """Return the reason of a request whose page is that of `url`, cut to the column's length."""
     return f"{DUPLICATE} of {url}"[:MOST_STORED]
+
+
+def owned_by(node: str) -> str:
+    """Return the reason of a request that another node owns."""
+    return f"{OWNED_BY} {node}"
+
+
+def is_owned_by_another(text: str) -> bool:
+    """Return whether a stored reason is `owned by …`."""
+    return text.startswith(f"{OWNED_BY} ")
 
 
 def is_duplicate(text: str) -> bool:

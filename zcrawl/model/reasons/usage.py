@@ -257,3 +257,31 @@ NO_SEEDS: Final = refusal(
     "The stored job took its seeds from a list, and the list is not stored.",
     "Give the list again: `zcrawl submit NAME --again --seeds FILE`.",
 )
+
+# ---------------------------------------------------------------- lists of standalone nodes
+
+NODE_ID_UNSET: Final = refusal(
+    "node_id_unset",
+    "There is a list of nodes, but this node has no id, so it cannot find its share.",
+    "Set ZCRAWL_NODE_ID, standalone.id or --id to one of the names in the list.",
+)
+EMPTY_NODE_LIST: Final = refusal(
+    "empty_node_list",
+    "The list of nodes has no node, or an empty name.",
+    "Write the id of each node into the list. Without any list, one node owns everything.",
+)
+NODE_NOT_LISTED: Final = refusal(
+    "node_not_listed",
+    "The list of nodes does not have this node.",
+    "Correct the id or the list. The message shows both.",
+)
+DUPLICATE_NODES: Final = refusal(
+    "duplicate_nodes",
+    "The list of nodes has the same id or address more than once.",
+    "Give each node its own id, and name it once.",
+)
+BAD_NODE_LIST: Final = refusal(
+    "bad_node_list",
+    "The list of nodes cannot be read.",
+    'Write JSON, such as ["node-1", "node-2"], or one id a line.',
+)

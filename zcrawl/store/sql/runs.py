@@ -189,10 +189,10 @@ def sweep(session: Session, command: Sweep) -> Swept:
         return Swept(command.run, False)
     if run.state is RunState.DELETED:
         return Swept(run.id, _delete_rows(session, run, command.limit))
-    return Swept(run.id, _skip_rows(session, run, command.limit) == command.limit)
+    return Swept(run.id, skip_queued(session, run, command.limit) == command.limit)
 
 
-def _skip_rows(session: Session, run: RunRecord, limit: int | None = None) -> int:
+def skip_queued(session: Session, run: RunRecord, limit: int | None = None) -> int:
     """Skip queued rows, at most `limit`; return how many there were."""
     select = "SELECT seq FROM requests WHERE run = ? AND state = 0"
     if limit is None:
@@ -271,7 +271,7 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     )
     if dead and run.state in (RunState.COMPLETED, RunState.FAILED):
         # Rows that the end of the run skipped stay skipped, also those that are not swept yet.
-        _skip_rows(session, run)
+        skip_queued(session, run)
         run.reopen(command.now)
     tallies = TallyChanges()
     for _, reason, status in dead:

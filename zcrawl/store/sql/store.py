@@ -41,6 +41,7 @@ from zcrawl.store.commands import (
     LeaderCommand,
     NoteArchive,
     NoteOutput,
+    Rehome,
     Reload,
     RetryDead,
     SaveHistory,
@@ -84,6 +85,7 @@ from zcrawl.store.sql import (
     intents,
     load,
     read,
+    rehoming,
     retention,
     runs,
     submit,
@@ -409,6 +411,8 @@ class PeeweeStore:
                 return idempotency.forget(session, command)
             case SaveHistory():
                 return history.save_history(session, command)
+            case Rehome():
+                return rehoming.rehome(session, command)
             case _:
                 assert_never(command)
 

@@ -152,10 +152,10 @@ def sweep(tables: Tables, command: Sweep) -> Swept:
         return Swept(command.run, False)
     if run.state is RunState.DELETED:
         return Swept(run.id, _delete_rows(tables, run, command.limit))
-    return Swept(run.id, _skip_rows(tables, run, command.limit) == command.limit)
+    return Swept(run.id, skip_queued(tables, run, command.limit) == command.limit)
 
 
-def _skip_rows(tables: Tables, run: FakeRun, limit: int | None) -> int:
+def skip_queued(tables: Tables, run: FakeRun, limit: int | None) -> int:
     lanes = tables.queued.get(run.id, {})
     seqs = [seq for lane in lanes.values() for seq in lane][:limit]
     for seq in seqs:
@@ -225,7 +225,7 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
         and command.host in (0, request.host)
     ][: command.limit]
     if dead and run.state in (RunState.COMPLETED, RunState.FAILED):
-        _skip_rows(tables, run, None)  # what it skipped when it ended stays skipped
+        skip_queued(tables, run, None)  # what it skipped when it ended stays skipped
         run.idle_s += max(0.0, command.now - run.ended_at)
         run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
     for request in dead:

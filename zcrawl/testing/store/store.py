@@ -37,6 +37,7 @@ from zcrawl.store.commands import (
     GrantHosts,
     NoteArchive,
     NoteOutput,
+    Rehome,
     Reload,
     RetryDead,
     SaveHistory,
@@ -99,6 +100,7 @@ from zcrawl.testing.store import (
     history,
     intents,
     known,
+    rehoming,
     retention,
     runs,
 )
@@ -309,6 +311,8 @@ class FakeStore:
                 return once.forget(tables, command)
             case SaveHistory():
                 return history.save_history(tables, command)
+            case Rehome():
+                return rehoming.rehome(tables, command)
             case Sweep():
                 return runs.sweep(tables, command)
             case RetryDead():
