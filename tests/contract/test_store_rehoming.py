@@ -60,6 +60,7 @@ def test_a_share_comes_back_and_reopens_a_completed_run(world: World) -> None:
         len(OTHERS),
         len(MINE),
     )
+    assert reopened.counters.skipped == 0
     assert world.tallies(submitted.run).skipped == {}
     loaded = world.reload()
     assert sum(lane.queued for lane in loaded.lanes) == len(OTHERS)

@@ -459,6 +459,10 @@ class Leader:
             case FireJob():
                 if self.firing.failed(command, error, now, effects):
                     self._repeat(command, now)
+            case Rehome():
+                if isinstance(error, CommitUnknown):
+                    self.rehoming.uncertain()
+                self._repeat(command, now)
             case (SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()) | (
                 SetWish() | ChangeJob()
             ):

@@ -28,6 +28,7 @@ class Rehoming:
         self._doing = -1
         self._again_at = float("inf")
         self._released = self._claimed = self._stayed = 0
+        self._reload = False
         self.busy = False
 
     def tick(self, now: float, effects: MasterEffects) -> None:
@@ -54,11 +55,17 @@ class Rehoming:
         self.busy, self._done = False, self._doing
         if self._stayed:
             self._again_at = now + AGAIN_S
-        if not (self._released or self._claimed):
+        if not (self._released or self._claimed or self._reload):
             return False
+        self._reload = False
         text = f"{self._claimed} requests are this node's now, {self._released} are others'"
         effects.append(Note("shares_moved", text))
         return True
+
+    def uncertain(self) -> None:
+        """Read memory again after this pass: a part may have been applied, and its repeat counts
+        nothing."""
+        self._reload = True
 
     def _next(self, run: int, after: int, now: float, effects: MasterEffects) -> None:
         state, shares = self._state, self._state.shares
