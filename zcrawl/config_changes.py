@@ -108,6 +108,11 @@ KEY_USES: Final[dict[str, KeyUses]] = {
     "retention.keep_runs": KeyUses(_LIVE, _UNUSED, _LIVE),
     "retention.keep_days": KeyUses(_LIVE, _UNUSED, _LIVE),
     "retention.archive": KeyUses(_LIVE, _UNUSED, _LIVE),
+    # A node without a master follows its list by itself (roles.node_list_source).
+    "standalone.id": _OF_PEOPLE,
+    "standalone.nodes": _OF_PEOPLE,
+    "standalone.nodes_file": _OF_PEOPLE,
+    "standalone.resources": _OF_PEOPLE,
     SECRETS: _OF_PROCESSES,  # to which hosts and commands each secret is released
     "console.theme": _OF_PEOPLE,
     "console.keys": _OF_PEOPLE,

@@ -39,7 +39,10 @@ COMMANDS: Final = {
     "demo": ("zcrawl.cli.commands.demo", "Crawl a book shop that ships with zcrawl."),
     "up": ("zcrawl.cli.commands.up", "Run a cluster on this machine that accepts jobs."),
     "master": ("zcrawl.cli.commands.daemons", "Run a master of a cluster."),
-    "worker": ("zcrawl.cli.commands.daemons", "Run a worker of a cluster."),
+    "worker": (
+        "zcrawl.cli.commands.daemons",
+        "Run a worker of a cluster, or with --standalone a node without a master.",
+    ),
     "submit": ("zcrawl.cli.commands.submit", "Give a job to the cluster; print its id."),
     "jobs": (JOBS, "List all jobs."),
     "job": (JOBS, "Show one job."),

@@ -139,6 +139,7 @@ _HEARD = (NodeState.IDLE, NodeState.BUSY, NodeState.DRAINING, NodeState.DRAINED)
 FORGET_AFTER_S = 600.0  # lost and offline workers are removed after this time
 PREFETCH_FACTOR = 1.25
 PREFETCH_S = 0.25  # of the measured rate
+QUICK_S = PREFETCH_S / 2  # an interval in which quick tasks are counted
 AHEAD_FACTOR = 1.25  # early requests, relative to what the worker fetches in LOOKAHEAD_S
 
 
@@ -167,6 +168,9 @@ class WorkerInfo(msgspec.Struct):
     life: int = 0  # number of the supervisor's life
     leases: int = 0  # open: assigned, result not received
     tasks: int = 0  # of `leases`: of tasks without a host, which use slots of their own
+    # Tasks that it ended soon after they were sent: in this interval of QUICK_S, in the one before.
+    quick_tasks: int = 0
+    earlier_quick_tasks: int = 0
     uncommitted: int = 0  # leases whose result is received and not committed
     fetching: dict[tuple[int, int], int] = msgspec.field(
         default_factory=dict
@@ -230,13 +234,23 @@ class WorkerInfo(msgspec.Struct):
         """How many more tasks without a host it may be sent (rule `tasks`).
 
         All that it holds must fit into its outbox. It gets more than it has slots only as far as
-        it finishes tasks fast: a long task must not wait for another one.
+        it finishes tasks fast: a long task must not wait for another one. Heartbeats tell the rate
+        only after a second, so tasks that ended quickly just now count as well.
         """
         if self.reserved:
             return 0
         vitals = self.vitals
-        most = vitals.task_slots + int(PREFETCH_S * vitals.task_rate)
+        quick = self.quick_tasks + self.earlier_quick_tasks
+        most = vitals.task_slots + max(int(PREFETCH_S * vitals.task_rate), quick)
         return min(most if vitals.task_slots else 0, WINDOW_RESULTS) - self.tasks
+
+    def task_ended(self, took_s: float) -> None:
+        """Note that a task ended so long after it was sent."""
+        self.quick_tasks += took_s < PREFETCH_S
+
+    def let_quick_tasks_age(self) -> None:
+        """Called each QUICK_S: what ended quickly counts for at most two such intervals."""
+        self.earlier_quick_tasks, self.quick_tasks = self.quick_tasks, 0
 
     def next_number(self) -> int:
         """Return the number for the next message to the worker."""

@@ -15,6 +15,7 @@ from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
 from zcrawl.cli.labels import label_option, with_labels
 from zcrawl.errors import ConfigError, UsageError
+from zcrawl.model.log_event import RELOAD_REFUSED
 from zcrawl.runtime import watchdog
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def _reload(settings: Settings, reload: Callable[[Config], None], log: EventLog)
     try:
         config = settings.again(None)
     except ConfigError as error:
-        log("reload_refused", str(error))
+        log(RELOAD_REFUSED, str(error))
         return
     reload(config)
 
