@@ -67,7 +67,7 @@ COMMANDS: Final = {
         "Let a worker finish its work, and give it no new work.",
     ),
     "undrain": ("zcrawl.cli.commands.nodes", "Give a drained worker work again."),
-    "owner": ("zcrawl.cli.commands.owner", "Show which node or worker owns a host or a URL."),
+    "owner": ("zcrawl.cli.commands.owner", "Show which node owns a host, a URL or any other id."),
     "console": ("zcrawl.cli.commands.console", "Watch the cluster live, and act on it."),
     "reassign": ("zcrawl.cli.commands.steer", "Give a host to another worker."),
     "rebalance": (
