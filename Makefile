@@ -41,7 +41,8 @@ define apt_install
 endef
 
 .PHONY: help run test soak check format tables cluster bench bench-cluster bench-console bench-jobs bench-seeds \
-  bench-hosts bench-ownership bench-politeness bench-against bench-cluster-against clean compiler packages
+  bench-hosts bench-ownership bench-politeness bench-dispatch bench-against bench-cluster-against \
+  clean compiler packages redis
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -114,6 +115,9 @@ bench-jobs: $(VENV)/.installed-dev packages ## what extraction and outputs cost;
 bench-politeness: $(VENV)/.installed-dev packages ## what the guard and robots.txt add to a crawl
 	@$(BIN)/python -m tests.bench.bench_politeness $(ARGS)
 
+bench-dispatch: $(VENV)/.installed-dev redis ## tasks beside Dask and Celery on Redis; docs/benchmarks.md
+	@$(BIN)/python -m tests.bench.bench_dispatch $(ARGS)
+
 bench-hosts: $(VENV)/.installed-dev ## the leader's CPU a page, with 10 and with 10,000 hosts
 	@$(BIN)/python -m tests.bench.bench_leader $(ARGS)
 
@@ -162,6 +166,10 @@ compiler: | $(VENV)/.made
 	  sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' || \
 	  missing="$$missing python3-dev"; \
 	[ -z "$$missing" ] || { $(call apt_install,$$missing); }
+
+# Only `make bench-dispatch` uses it, as a server of its own in a temporary folder.
+redis:
+	@PATH="$$PATH:/usr/sbin"; command -v redis-server >/dev/null || { $(call apt_install,redis-server); }
 
 # What the tests crawl and compare with. Files are looked for, not package states: a machine may
 # have the package without its documentation.

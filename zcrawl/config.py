@@ -11,9 +11,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from zcrawl.errors import ConfigError
+from zcrawl.errors import ConfigError, JobError
 from zcrawl.model.reasons.usage import BAD_TOML, UNKNOWN_KEY
 from zcrawl.submit import keys
+from zcrawl.submit.labels import label_error
 from zcrawl.text.patterns import lazy_pattern
 
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
@@ -42,6 +43,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Tasks without a host at a time per worker process; 0: the processes share 4 per core.
     task_slots: int = 0
     processes: int = 0  # worker processes; 0: one per core
+    labels: tuple[str, ...] = ()  # by which jobs are placed: [placement] of a job
     rate: float = 0.0  # requests per second of one worker, all hosts together; 0: no cap
     bandwidth: float = 0.0  # bytes per second of one worker; 0: no cap
     tls_files: tuple[str, ...] = ()  # folders whose files jobs may name as certificates
@@ -54,7 +56,7 @@ class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    level: Literal["debug", "info", "warning", "error"] = "warning"
+    level: Literal["debug", "info", "warning", "error"] = "info"  # and what is worse
     format: Literal["text", "json"] = "text"
 
 
@@ -111,6 +113,14 @@ class OutputsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow: tuple[str, ...] = ()  # s3://bucket/prefix/ or /folder/; below them jobs may write
 
 
+class RetentionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which ended runs masters keep, of jobs that do not say it themselves."""
+
+    keep_runs: int = 0  # the newest of each job; 0: no limit
+    keep_days: float = 0.0  # since their end; 0: no limit
+    archive: str = ""  # s3://bucket/prefix or a folder, where runs are written before; empty: none
+
+
 class SecretConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One secret of the workers. Its value is in the environment: ZCRAWL_SECRET_NAME."""
 
@@ -145,6 +155,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: MeshConfig = MeshConfig()
     bodies: BodiesConfig = BodiesConfig()
     outputs: OutputsConfig = OutputsConfig()
+    retention: RetentionConfig = RetentionConfig()
     secrets: dict[str, SecretConfig] = {}
     standalone: StandaloneConfig = StandaloneConfig()
     console: ConsoleConfig = ConsoleConfig()
@@ -213,6 +224,7 @@ _LISTS: Final = (
     "cluster.masters",
     "database.urls",
     "outputs.allow",
+    "worker.labels",
     "standalone.nodes",
     "worker.tls_files",
     "worker.shell.env",
@@ -339,6 +351,8 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
         ("worker.rate", 0, 1e9, worker.rate),
         ("worker.bandwidth", 0, 1e15, worker.bandwidth),
         ("worker.stuck_after", 2, 86_400, worker.stuck_after),
+        ("retention.keep_runs", 0, 2**31 - 1, config.retention.keep_runs),
+        ("retention.keep_days", 0, 36_600, config.retention.keep_days),
         ("mesh.control_port", 0, 65_535, config.mesh.control_port),
         ("mesh.reports_port", 0, 65_535, config.mesh.reports_port),
         ("mesh.events_port", 0, 65_535, config.mesh.events_port),
@@ -346,6 +360,8 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
     for key, least, most, value in checks:
         if not math.isfinite(value) or not least <= value <= most:
             raise ConfigError(f"{origin}: {key} is {value}; it must be {least} to {most:g}")
+    if wrong := label_error(worker.labels):
+        raise ConfigError(f"{origin}: worker.labels {wrong}")
     if not config.data.dir.strip() or "\0" in config.data.dir:
         raise ConfigError(f"{origin}: data.dir is {config.data.dir!r}; write the name of a folder")
     _check_rights(config, origin)
@@ -366,13 +382,20 @@ def _check_rights(config: Config, origin: str) -> None:
         "worker.shell.allow": config.worker.shell.allow,
         **{f"{SECRETS}.{name}": secret.commands for name, secret in config.secrets.items()},
     }
-    if not any(prefixes.values()) and not any(commands.values()) and not config.secrets:
+    archive = config.retention.archive
+    rules = (*prefixes.values(), *commands.values(), config.secrets, archive)
+    if not any(rules):
         return
     from zcrawl.fetch.host_patterns import parse_pattern  # few configurations need them
-    from zcrawl.submit.prefixes import prefix_of
+    from zcrawl.submit.outputs import refuse_login
+    from zcrawl.submit.prefixes import place_of, prefix_of
     from zcrawl.text.commands import parse_command_pattern
 
     try:
+        if archive:
+            key = "retention.archive"
+            refuse_login(archive)
+            place_of(archive)
         for key, texts in prefixes.items():
             for text in texts:
                 if prefix_of(text).root != "/" and key != "outputs.allow":
@@ -387,5 +410,7 @@ def _check_rights(config: Config, origin: str) -> None:
                 raise ValueError("use letters, digits and _ only in the name of a secret")
             for text in secret.hosts:
                 parse_pattern(text)
+    except JobError as error:  # a password
+        raise ConfigError(f"{origin}: {key}: {error}", code=error.code) from None
     except ValueError as error:
         raise ConfigError(f"{origin}: {key}: {error}") from None

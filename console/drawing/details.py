@@ -10,6 +10,7 @@ from console.columns.cells import LEVEL_MARK, LEVEL_STYLE, STATE_STYLE, WHY_STYL
 from console.columns.outcomes import item_of, node_lines, url_state
 from console.columns.work import host_pace, in_flight_text, job_facts, node_rows
 from console.drawing.lines import Line, Picture, Span, beside, line, progress_bar, title
+from console.drawing.schedule import chain_lines, schedule_facts
 from console.plain import fit, plain
 from console.state import ConsolePage, View
 from console.tables import Row, number, text
@@ -207,9 +208,11 @@ def job_page(view: View, cells: int) -> Picture:
         fact("items", count(number(row, "items"))),
         fact("elapsed", _elapsed_text(row)),
         *([fact("tags", by_tags(row))] if by_tags(row) else []),
+        *schedule_facts(row),
         fact("workers", ", ".join(plain(worker, 40) for worker in workers) or "none"),
         *_spec(row),
         (),
+        *chain_lines(row, cells),
     ]
     half = (cells - 2) // 2 if cells >= WIDE else cells
     left = [

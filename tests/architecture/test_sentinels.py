@@ -18,7 +18,7 @@ SOURCES = {
 
 # A text that one module writes, and that no other may contain: it would be parsed there.
 TEXTS = {
-    "no live worker has": {"zcrawl/master/snapshot.py"},
+    "no live worker has": {"zcrawl/dispatch/placement.py"},
     "spider.invalid": {"zcrawl/frontier/extra.py"},
 }
 # A constant that one module compares with, and that no other may: it asks the predicate there.
@@ -246,5 +246,5 @@ def test_the_rule_finds_a_text_that_is_parsed() -> None:
     """The rule can fail, and a docstring does not count."""
     bad = 'def f(reason):\n    return reason.startswith("waiting: no live worker has ")\n'
     assert text_complaints("zcrawl/cli/commands/submit.py", bad) != []
-    assert text_complaints("zcrawl/master/snapshot.py", bad) == []
+    assert text_complaints("zcrawl/dispatch/placement.py", bad) == []
     assert text_complaints("zcrawl/cli/main.py", '"""What no live worker has."""\n') == []

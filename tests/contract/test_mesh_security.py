@@ -12,7 +12,16 @@ import pytest
 
 from tests.contract.mesh_tools import LOOPBACK, Ear, Keys
 from zcrawl.errors import ConfigError
-from zcrawl.mesh.messages import Beat, Bye, ClientRequest, Drain, LogRecord, LogRecords, MessageKind
+from zcrawl.mesh.messages import (
+    Beat,
+    Bye,
+    ClientRequest,
+    Drain,
+    Hello,
+    LogRecord,
+    LogRecords,
+    MessageKind,
+)
 from zcrawl.mesh.security import AllowedKey, MeshKeys
 from zcrawl.mesh.sockets import end
 from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
@@ -22,6 +31,7 @@ from zcrawl.mesh.sockets.peers import ZmqPeers
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
 BEAT = Beat("m1", 1.0, {})
+HELLO = Hello(8, "1", "here", 1, [], 0, 0, 1, [])
 REPORT = LogRecords([LogRecord(0.0, "info", "a", "report")])
 Allowed = dict[str, AllowedKey]
 W1 = AllowedKey("w1")
@@ -134,8 +144,8 @@ async def _heard(worker: ZmqWorkerMesh, at_master: Ear) -> None:
 
 
 async def test_a_removed_key_is_refused_when_it_comes_back() -> None:
-    """Taking a key off the list ends no connection, but nothing more is taken from it, on either
-    socket; the next handshake fails."""
+    """Nothing more is taken from it, on either socket that it sends to; the next handshake fails.
+    Only its subscription ends at once."""
     keys, at_master, at_worker = Keys(), Ear(), Ear()
     node = keys.node()
     allowed = {node.own.public: W1}
@@ -153,7 +163,6 @@ async def test_a_removed_key_is_refused_when_it_comes_back() -> None:
             worker.send("m1", 1, Bye("still connected"))
             worker.publish(1, REPORT)
             await at_master.until(lambda: master.counters["frame_refused"] == 2)
-        assert not at_master.details("peer_refused")
         (detail,) = at_master.details("frame_refused")
         assert "no longer in the list" in detail
         assert node.own.public in detail
@@ -163,6 +172,45 @@ async def test_a_removed_key_is_refused_when_it_comes_back() -> None:
             worker.send("m1", 1, Bye("again"))
             await at_worker.until(lambda: at_worker.details("key_refused"))
     assert len(at_master.bodies()) == 2
+
+
+async def test_a_removed_key_receives_nothing_more_and_the_others_do() -> None:
+    """Neither what is sent to it nor what is published: a console of a person who has left, and a
+    worker that was stolen, learn nothing after that. Both keep their connections open."""
+    keys, at_kept, at_gone = Keys(), Ear(), Ear()
+    gone, kept = keys.node(), keys.node()
+    allowed = {gone.own.public: W1, kept.own.public: AllowedKey("w2")}
+    at_master = Ear()
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master, allowed=allowed) as master,
+        ZmqWorkerMesh("w1", 1, keys=gone) as worker,
+        ZmqWorkerMesh("w2", 1, keys=kept) as other,
+    ):
+        master.listen(at_master)
+        for mesh, ear in ((worker, at_gone), (other, at_kept)):
+            mesh.connect(master.endpoints)
+            mesh.listen(ear)
+            mesh.send("m1", 1, HELLO)
+        master.publish(1, BEAT)
+        await at_master.until(lambda: at_master.bodies().count(HELLO) == 2)
+        await at_gone.until(at_gone.bodies)
+        await at_kept.until(at_kept.bodies)
+        routes = {arrival.message.header.source: arrival.route for arrival in at_master.got}
+        assert master.send(routes["w1"], 1, Drain(False))
+        await at_gone.until(lambda: Drain(False) in at_gone.bodies())
+
+        master.allow({kept.own.public: AllowedKey("w2")})
+        heard = len(at_gone.bodies())
+        assert not master.send(routes["w1"], 1, Drain(True))
+        assert master.send(routes["w2"], 1, Drain(True))
+        await at_kept.until(lambda: Drain(True) in at_kept.bodies())
+        later = Beat("m1", 2.0, {})
+        listening = asyncio.create_task(at_kept.until(lambda: later in at_kept.bodies()))
+        while not listening.done():
+            master.publish(1, later)
+            await asyncio.wait([listening], timeout=0.05)
+        await listening
+        assert len(at_gone.bodies()) == heard
 
 
 async def test_a_peer_without_encryption_is_refused_and_counted() -> None:

@@ -79,7 +79,7 @@ CASES = {
         "act",
         {"ref": "1", "action": "pause"},
         lambda story: done(story, "act", ref="1", action="resume"),
-        lambda story: newest(story).state is RunState.RUNNING,
+        lambda story: newest(story).state is RunState.PENDING,
     ),
     "resume": Case(
         "act",
@@ -92,13 +92,19 @@ CASES = {
         "act",
         {"ref": "job", "action": "cancel"},
         lambda story: done(story, "submit", **SPEC, mode="again"),
-        lambda story: newest(story).state is RunState.RUNNING,
+        lambda story: newest(story).state is RunState.PENDING,
     ),
     "delete": Case(
         "act",
         {"ref": "job", "action": "delete"},
         lambda story: done(story, "submit", **SPEC, mode="new"),
-        lambda story: newest(story).state is RunState.RUNNING,
+        lambda story: newest(story).state is RunState.PENDING,
+    ),
+    "change_job": Case(
+        "change_job",
+        {"ref": "job", "state": "archived"},
+        lambda story: done(story, "change_job", ref="job", state="active"),
+        lambda story: len(done(story, "jobs")["jobs"]) == 1,
     ),
     "retry": Case(
         "act",
@@ -133,6 +139,28 @@ CASES = {
         lambda story: (
             [host.wanted_owner for host in story.leader.state.planner.hosts.values()] != ["w2"]
         ),
+    ),
+    # Nothing is stored: the next leader begins it again, and each node knows the id.
+    "reload": Case(
+        "reload",
+        {"reload": "r1"},
+        nothing,
+        lambda story: story.leader.state.reloads.view("r1")["waiting"] != ["m1"],
+        same=("began",),
+    ),
+    # It only starts the look at old runs earlier, which each leader takes anyway.
+    "prune": Case(
+        "prune",
+        {"ref": "job", "dry_run": False},
+        nothing,
+        lambda story: newest(story).id,
+    ),
+    "rebalance": Case(
+        "rebalance",
+        {"epoch": 1},
+        lambda story: None,
+        lambda story: story.leader.state.epoch,
+        same=("epoch",),
     ),
     "step_down": Case(
         "step_down",
@@ -198,7 +226,7 @@ def test_a_request_whose_leader_lost_its_lock_is_done_by_the_next_one(store: Sto
     done(new, "act", ref="1", action="resume")
     while old.held:
         old.release()
-    assert newest(new).state is RunState.RUNNING
+    assert newest(new).state is RunState.PENDING
 
 
 def test_a_refusal_is_not_kept(store: Store) -> None:

@@ -194,6 +194,24 @@ def test_a_new_run_can_replace_the_live_ones(world: World) -> None:
     assert world.run_row(live.run).counters.skipped == 2
 
 
+def test_a_new_spec_can_be_given_to_live_runs(world: World) -> None:
+    """They get the version; one that has as many pages as it allows ends; ended ones stay."""
+    ended, full = world.submit(A, name="docs"), world.submit(A, B, name="docs", mode="again")
+    live = world.submit(A, B, name="docs", mode="again")
+    world.finish(ended.admitted[0], DONE)
+    world.finish(full.admitted[0], DONE)
+    spec = b'{"scope":{"max_pages":1}}'
+    runs = tuple((run, spec) for run in (ended.run, full.run, live.run, 99))
+    stored = world.submit(name="docs", mode="update", spec=spec, start=False, live=runs)
+    assert [(row.id, row.version, row.state) for row in stored.changed] == [
+        (full.run, 2, RunState.COMPLETED),
+        (live.run, 2, RunState.PENDING),
+    ]
+    assert [row.spec for row in stored.changed] == [spec, spec]
+    assert world.run_row(ended.run).version == 1
+    assert world.run_row(full.run).reason == "max_pages"
+
+
 # ---------------------------------------------------------------- how runs end
 
 

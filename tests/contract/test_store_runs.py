@@ -156,6 +156,29 @@ def test_deleting_one_of_two_runs_keeps_the_job(world: World) -> None:
     assert [run.id for run in job.runs] == [second.run]
 
 
+def test_a_run_gets_another_limit_of_pages_while_it_goes_on(world: World) -> None:
+    """It ends at the new one, whether it was raised, set or lowered."""
+    a, b, c, _ = world.submit(A, B, C, D, spec=TWO_PAGES).admitted
+    three = TWO_PAGES.replace(b":2", b":3")
+    assert world.do(TuneRun(1, "q", a.run, three), RunChanged).refused == ""
+    for row in (a, b):
+        world.finish(row, DONE)
+    assert not world.run_row(a.run).state.ended
+    assert world.finish(c, DONE).runs[0].reason == "max_pages"
+
+
+def test_a_run_that_has_enough_pages_for_its_new_limit_ends_at_once(world: World) -> None:
+    """No later result would end it, because nothing is requested for it any more."""
+    a, b, _, _ = world.submit(A, B, C, D).admitted
+    world.finish(a, DONE)
+    world.finish(b, DONE)
+    tuned = world.do(TuneRun(1, "q", a.run, TWO_PAGES, now=500.0), RunChanged).row
+    assert tuned == world.run_row(a.run)
+    assert tuned is not None
+    assert (tuned.state, tuned.reason, tuned.ended_at) == (RunState.COMPLETED, "max_pages", 500.0)
+    assert (tuned.counters.pending, tuned.counters.skipped) == (0, 2)
+
+
 def test_a_run_gets_another_spec_while_it_goes_on(world: World) -> None:
     """An ended one does not, and nothing else of it changes."""
     row = world.submit(A).admitted[0]

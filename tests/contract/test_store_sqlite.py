@@ -299,17 +299,28 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
     columns = {
         "hosts": ("slow", "failures", "opens", "address"),
         "pages": ("canonical", "alternates", "files"),
-        "jobs": ("state", "version", "owner", "updated_at"),
+        "jobs": (
+            *("state", "version", "owner", "updated_at"),
+            *("schedule_from", "due_done", "due_held", "due_note"),
+        ),
         "runs": (
             *("unchanged", "recall", "canonical", "idle_s", "unfetched"),
             *("version", "cause", "due_at", "params", "chain", "missing"),
+            *("feed_run", "feed_at"),
         ),
         "requests": ("known",),
         "outputs": ("problem", "progress"),
     }
     with sqlite3.connect(tmp_path / "old.db") as old:
         old.execute("DROP INDEX run_job_due_at")
-        for table in ("robots", "known_pages", "fingerprints", "history", "job_versions"):
+        for table in (
+            "robots",
+            "known_pages",
+            "fingerprints",
+            "history",
+            "job_versions",
+            "run_parents",
+        ):
             old.execute(f"DROP TABLE {table}")
         old.execute("DELETE FROM sequences WHERE name = 'known'")
         for table, names in columns.items():

@@ -153,11 +153,12 @@ def test_whatever_a_server_does_ends_with_its_reason(
     seeds.write_text("\n".join([*expected, *pages]))
     flags = ("--depth", 1, "--timeout", 2, "--retries", 1, "--concurrency", 32)
     done = crawl(tmp_path, "--seeds", seeds, *flags, "--out", tmp_path / "o.jsonl", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr  # most of its URLs failed
     rows = failures(tmp_path)
     assert {row["url"]: row["reason"] for row in rows} == expected
     assert len(rows) == len(expected)
     shown = view(tmp_path)
+    assert shown["reason"].startswith("too_many_failed: ")
     sums = {"dead": shown["failed_reasons"], "skipped": shown["skipped_reasons"]}
     for state, reasons in sums.items():
         assert reasons == Counter(row["reason"] for row in rows if row["state"] == state)

@@ -93,6 +93,6 @@ def test_a_job_reaches_private_addresses_only_where_its_masters_say_so(
         restart(cluster, allow_private=False)
         before = len(web.log)
         for name in asking:
-            submit(cluster, "bob", name, seed, "", "--again")
-            assert reasons(cluster, name) == (0, {BLOCKED: 1})
+            code, _, why = submit(cluster, "bob", name, seed, "", "--again")
+            assert (code, why) == (1, "private_not_allowed"), "the stored job asks for it"
         assert len(web.log) == before

@@ -122,6 +122,17 @@ async def test_expectations_decide_whether_a_call_is_done(
     assert (report["reason"], report["outcome"]) == (reason, "failed" if reason else "done")
 
 
+async def test_the_time_of_a_task_is_that_of_the_job(site: TaskSite) -> None:
+    """`timeout` of a job replaces fetch.timeout, for more and for less."""
+    url = site.answer("/a", TaskAnswer(wait_s=1.0))
+    short = msgspec.structs.replace(job(url), timeout=0.3)
+    report = await call(short)
+    assert report["outcome"] == "failed"
+    assert report["reason"] in ("read_timeout", "total_timeout")
+    hasty = Fetch(allow_private=True, timeout=0.3)
+    assert (await item_of(msgspec.structs.replace(job(url, hasty), timeout=20.0)))["status"] == 200
+
+
 async def test_what_is_not_met_can_be_noted_only(site: TaskSite) -> None:
     """For a history of measurements instead of alarms."""
     expect = {"status": 200, "json": {"status": "up"}, "fail": False}

@@ -115,10 +115,7 @@ def test_a_mistake_on_the_command_line_is_told_with_its_remedy(
         ("[extract.fields]\na = 5", "extract.fields.a is a whole number; write a CSS selector"),
         ("seeds = [1]", "seeds, entry 1: text in quotes is needed, not a whole number"),
         ('allowed_domains = ["a"]', "unknown key 'allowed_domains'; did you mean 'scope.hosts'?"),
-        (
-            '[schedule]\ncron = "0 3 * * *"',
-            "remove it, and let cron start the job: zcrawl submit JOB.toml",
-        ),
+        ('[schedule]\ncron = "0 3 * *"', "a line has five fields"),
         ("[extract.fields]\ntitle = 'h1::text'", "is taken by itself: write 'h1'"),
         ("[extract.fields]\ntitle = 'a::attr(href)'", "write { css = 'a', attr = 'href' }"),
         ("[extract.fields]\ntitle = '//h1'", "XPath is not supported"),
@@ -157,7 +154,7 @@ def test_a_mistake_in_a_job_file_is_told_before_the_crawl(
     [
         ([URL], f"To crawl it: `zcrawl crawl {URL}`"),
         (["job.toml"], "To crawl it: `zcrawl crawl job.toml`"),
-        (["run", "job.toml"], "Did you mean 'crawl'?"),
+        (["run", "job.toml"], "To run a job file: `zcrawl crawl job.toml`"),
         (["status"], "Did you mean 'jobs'?"),
         (["stop", "1"], "Did you mean 'cancel'?"),
         (["--verbose", "crawl", URL], "write it after: `zcrawl crawl --verbose`"),

@@ -81,9 +81,13 @@ class Place:
         self.notes: list[tuple[str, str]] = []
 
     def tasks(
-        self, task: ShellTask, rights: JobRights = ANY, environ: dict[str, str] | None = None
+        self,
+        task: ShellTask,
+        rights: JobRights = ANY,
+        environ: dict[str, str] | None = None,
+        timeout: float = 0.0,
     ) -> ShellTasks:
-        spec = JobSpec("j", kind="shell", shell=task)
+        spec = JobSpec("j", kind="shell", shell=task, timeout=timeout)
         context = RunContext(
             RunConfig(1, 1, msgspec.json.encode(spec), []), Keyring(rights, environ or {})
         )
@@ -269,6 +273,12 @@ async def test_a_command_that_fails_is_named(
     assert error.code == code, error
     assert words in str(error)
     assert not any((place.folder / "tmp").iterdir())
+
+
+async def test_the_time_of_a_command_is_that_of_the_job(place: Place) -> None:
+    """`timeout` of a job replaces shell.timeout."""
+    error = await failure(place.tasks(script("sleep 60"), timeout=0.5))
+    assert (error.code, "0.5 s" in str(error)) == ("shell_timeout", True)
 
 
 async def test_a_command_that_eats_memory_meets_its_limit(place: Place) -> None:

@@ -132,13 +132,6 @@ def keep_the_first_run_of_tasks_first() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def take_strict_turns() -> Iterator[None]:
-    """The priority does not count on a host."""
-    with mock.patch.object(HostState, "turns", lambda self: self.runs):
-        yield
-
-
 PLANTED = (keep_the_first_run_of_a_host_first, keep_the_first_run_of_tasks_first)
 
 
@@ -157,3 +150,9 @@ def test_a_planted_bug_is_caught(plant: Callable[[], AbstractContextManager[None
                 assert "for ever" in str(error)
                 return
     raise AssertionError(f"{plant.__name__} was not noticed")
+
+
+def test_lost_assignments_do_not_move_the_pace_of_a_host_ahead() -> None:
+    """Two runs on one host, a worker that hears a third of its messages: each lost assignment took
+    a start of the pace, until the host waited for a quarter of an hour."""
+    run_world(722, draw(random.Random(722)))

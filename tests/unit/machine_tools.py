@@ -176,6 +176,7 @@ class LeaderStory:
         self.published: list[Body] = []
         self.replies: list[Reply] = []
         self.notes: list[m.Note] = []
+        self.prunes: list[int | None] = []  # jobs whose old runs are to be removed now
         self.takeovers: list[m.LeadershipBegan | m.TakeoverFailed] = []
         self.hold: Callable[[Any], bool] = lambda what: False  # commands and queries to keep back
         self.held: list[Command | m.Ask] = []
@@ -229,6 +230,8 @@ class LeaderStory:
                 self.notes.append(effect)
             case m.LeadershipBegan() | m.TakeoverFailed():
                 self.takeovers.append(effect)
+            case m.RemoveOldRuns(job):
+                self.prunes.append(job)
             case m.StepDown():
                 pass
 

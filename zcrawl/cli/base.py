@@ -25,6 +25,7 @@ from zcrawl.text.spelling import near_names
 if TYPE_CHECKING:
     from zcrawl.config import Config, Resolved
     from zcrawl.fetch.keyring import JobRights
+    from zcrawl.model.spec import Retention
     from zcrawl.submit.output_rights import OutputRights
     from zcrawl.telemetry.logs.files import EventLog
 
@@ -149,11 +150,13 @@ class Settings(NamedTuple):
         return {
             "slots": worker.slots,
             "task_slots": worker.task_slots,
+            "labels": worker.labels,
             "rate": worker.rate,
             "bandwidth": worker.bandwidth,
             "stuck_after": worker.stuck_after,
             "rights": self.job_rights(),
             "outputs": self.output_rights(),
+            "retention": self.retention(),
         }
 
     def job_rights(self) -> JobRights:
@@ -167,6 +170,12 @@ class Settings(NamedTuple):
         from zcrawl.submit.output_rights import OutputRights
 
         return OutputRights(self.config.outputs.allow, owner=True)
+
+    def retention(self) -> Retention:
+        """Return which runs are kept of jobs that do not say it."""
+        from zcrawl.roles.cluster import retention_defaults
+
+        return retention_defaults(self.config)
 
     def named(self, node: str | None) -> Config:
         """Return the configuration with the node's name from a flag."""
@@ -193,7 +202,8 @@ class Settings(NamedTuple):
         """Return a log on standard error, in the form of log.format."""
         from zcrawl.telemetry.logs.files import EventLog
 
-        return EventLog(STDERR, source, as_text=self.config.log.format == "text")
+        log = self.config.log
+        return EventLog(STDERR, source, as_text=log.format == "text", level=log.level)
 
     def workers(self, flag: int | None) -> int:
         """Return the number of worker processes: flag, configuration, or one per core."""

@@ -22,29 +22,37 @@ from zcrawl.model.states import RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
     NEWEST,
+    ChainRuns,
     FindJob,
     JobList,
     JobRow,
     JobVersions,
     ListJobs,
+    ReadChain,
+    ReadRemovable,
     ReadRuns,
     ReadVersions,
+    RemovableRuns,
     RunRows,
     Tallies,
     TallyRows,
 )
+from zcrawl.telemetry.schedules import chain_view, schedule_view
 from zcrawl.telemetry.views import (
+    MOST_REMOVABLE,
     LiveRun,
     chosen_run,
     is_listed,
     is_visible,
     job_view,
     present_runs,
+    removable_view,
     run_listed,
     versions_view,
 )
 from zcrawl.text.spelling import near_names
 
+MOST_CHAIN: Final = 500  # runs of a chain
 AWAY: Final = StoreUnavailable.code
 MOST_NAMES: Final = 10  # jobs that a message lists
 STOPPED: Final = "stopped"  # a state that only views have; it is never stored
@@ -100,7 +108,8 @@ async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
     from zcrawl.roles.embedded import EmbeddedCluster
 
     open_database(settings).close()  # a mistyped folder is an error, not a new database
-    async with EmbeddedCluster(settings.data, 0) as cluster:
+    retention, outputs = settings.retention(), settings.output_rights()
+    async with EmbeddedCluster(settings.data, 0, outputs=outputs, retention=retention) as cluster:
         yield _explaining(cluster.ask)
 
 
@@ -163,9 +172,9 @@ def _stored_job(store: Store, row: JobRow, run: int | None) -> dict[str, Any]:
     if not present_runs(row) and run is None:
         return job_view(row, None, None, time.time())
     shown = chosen_run(row, run)
-    tallies = store.query(Tallies(shown.id))
-    assert isinstance(tallies, TallyRows)
-    return stopped(job_view(row, tallies, None, time.time(), shown))
+    tallies, chain = store.query(Tallies(shown.id)), store.query(ReadChain(shown.id, MOST_CHAIN))
+    assert isinstance(tallies, TallyRows) and isinstance(chain, ChainRuns)
+    return stopped(job_view(row, tallies, None, time.time(), shown)) | chain_view(chain.rows)
 
 
 async def runs(settings: Settings, ref: str, limit: int) -> dict[str, Any]:
@@ -183,6 +192,21 @@ async def runs(settings: Settings, ref: str, limit: int) -> dict[str, Any]:
     return {"runs": [stopped(run_listed(row, LiveRun(), time.time())) for row in rows]}
 
 
+async def schedules(settings: Settings, ref: str = "", limit: int = 1) -> dict[str, Any]:
+    """Return the schedules of all jobs that have one, or of one job, under `jobs`."""
+    if is_live(settings):
+        async with running(settings) as ask:
+            return await ask("schedule", {"limit": limit} | ({"ref": ref} if ref else {}))
+    with contextlib.closing(open_database(settings)) as store:
+        if ref:
+            rows = [find_job(store, ref)]
+        else:
+            listed = store.query(ListJobs())
+            assert isinstance(listed, JobList)
+            rows = [row for row in listed.jobs if is_visible(row) and row.schedule_from]
+    return {"jobs": [schedule_view(row, time.time(), limit) for row in rows]}
+
+
 async def versions(settings: Settings, ref: str) -> dict[str, Any]:
     """Return the versions of a job's spec under `versions`."""
     if is_live(settings):
@@ -193,6 +217,21 @@ async def versions(settings: Settings, ref: str) -> dict[str, Any]:
         outcome = store.query(ReadVersions(row.id))
         assert isinstance(outcome, JobVersions)
         return {"versions": versions_view(row, outcome.rows)}
+
+
+async def removable(settings: Settings, ref: str) -> list[dict[str, Any]]:
+    """Return the runs that retention removes, of a job or of all; nothing is changed."""
+    if is_live(settings):
+        async with running(settings) as ask:
+            reply = await ask("prune", {"ref": ref, "dry_run": True})
+        views: list[dict[str, Any]] = reply["runs"]
+        return views
+    with contextlib.closing(open_database(settings)) as store:
+        number = find_job(store, ref).id if ref else None
+        query = ReadRemovable(time.time(), settings.retention(), MOST_REMOVABLE, number)
+        outcome = store.query(query)
+        assert isinstance(outcome, RemovableRuns)
+        return [removable_view(row) for row in outcome.rows]
 
 
 def stopped(view: dict[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ COMMANDS: Final = {
     "master": ("zcrawl.cli.commands.daemons", "Run a master of a cluster."),
     "worker": (
         "zcrawl.cli.commands.daemons",
-        "Run a worker of a cluster, or a node without a master.",
+        "Run a worker of a cluster, or with --standalone a node without a master.",
     ),
     "submit": ("zcrawl.cli.commands.submit", "Give a job to the cluster; print its id."),
     "jobs": (JOBS, "List all jobs."),
@@ -50,12 +50,14 @@ COMMANDS: Final = {
     "run": (RUNS, "Show one run."),
     "versions": (RUNS, "Show what changed in a job, when and by whom."),
     "archive": (RUNS, "Hide a job."),
+    "schedule": ("zcrawl.cli.commands.schedule", "Show and change what runs by itself."),
+    "prune": ("zcrawl.cli.commands.prune", "Remove old runs now, as [retention] says."),
     "pause": (JOBS, "Stop fetching for all live runs of a job until it is resumed."),
     "resume": (JOBS, "Resume a paused job."),
     "cancel": (JOBS, "End a job's runs, and keep their items and pages."),
     "delete": (JOBS, "End a job, or one of its runs, and remove its data."),
     "retry": (JOBS, "Try a job's failed URLs again."),
-    "tune": ("zcrawl.cli.commands.steer", "Change a job's rate limit while it runs."),
+    "tune": ("zcrawl.cli.commands.steer", "Change a job's pace and limits while it runs."),
     "nodes": (
         "zcrawl.cli.commands.nodes",
         "Show masters and workers, and where Consul and the mesh differ.",
@@ -68,7 +70,12 @@ COMMANDS: Final = {
     "owner": ("zcrawl.cli.commands.owner", "Show which node owns a host, a URL or any other id."),
     "console": ("zcrawl.cli.commands.console", "Watch the cluster live, and act on it."),
     "reassign": ("zcrawl.cli.commands.steer", "Give a host to another worker."),
+    "rebalance": (
+        "zcrawl.cli.commands.steer",
+        "Move hosts from busy workers to others, if it pays.",
+    ),
     "step-down": ("zcrawl.cli.commands.steer", "Force a failover: the leader steps down."),
+    "reload": ("zcrawl.cli.commands.reload", "Let all nodes read their configuration again."),
     "export": ("zcrawl.cli.commands.export", "Write a run's items, or its failures, to a file."),
     "keys": ("zcrawl.cli.commands.keys", "Make and allow the keys of an encrypted mesh."),
     "test": (

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TextIO
 
 import click
@@ -23,6 +24,7 @@ from zcrawl.model.spec import CRAWL, HTTP, JobSpec
 from zcrawl.submit import outputs
 from zcrawl.submit.code import begins_by_itself, code_of, is_file
 from zcrawl.submit.extraction import check_schema_fields
+from zcrawl.submit.params import filled_seeds, merged
 from zcrawl.submit.read import default_name, file_stem, overlay, parse_table, to_dict
 from zcrawl.submit.seeds import SeedLines, file_advice, seed_check
 from zcrawl.submit.tags import with_added
@@ -30,6 +32,7 @@ from zcrawl.submit.url_logins import UrlLogins
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.text.spelling import near_names
 
+NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 MAX_LINE: Final = 65_536  # characters; no URL is that long, so the rest of a line is dropped
 
 
@@ -47,6 +50,7 @@ class Submission(msgspec.Struct):
     sent: int = 0  # seeds of `rest` that were sent
     job_file: str = ""  # as it was typed
     stored: str = ""  # the name or id of a stored job to run again; `spec` is then not used
+    params: dict[str, str] = {}  # values of the job's parameters, as they were typed
 
     def args(self, mode: str, output: tuple[str, str] | None) -> dict[str, Any]:
         return {
@@ -56,6 +60,7 @@ class Submission(msgspec.Struct):
             "seeding": self.more,
             "vouched": list(self.typed),
             "output": list(output) if output else None,
+            **({"params": self.params} if self.params else {}),
         }
 
 
@@ -136,6 +141,7 @@ def prepare(
     lists_vouch: bool = False,
     takes_logins: bool = False,
     names_page: bool = False,
+    params: Mapping[str, str] = NO_PARAMS,
 ) -> Submission:
     """Check everything that was typed; raise UsageError, JobError or BadUrl.
 
@@ -164,11 +170,13 @@ def prepare(
     named = "stdin" if seeds_file == "-" else seeds_file or ""
     seed_lines = read_lines(seeds_file) if seeds_file else ()
     lines = SeedLines(seed_lines, named, logins.clean, check)
-    rest = lines.chunks(seeds or ([] if seeds_file else _own_url(table)))
+    own = seeds or ([] if seeds_file else _own_url(table))
+    rest = lines.chunks(with_params(own, table.get("params"), params))
     if "name" not in table and not job_file:
         table["name"] = "unnamed"  # until the first seed is known
     source = job_file or "command line"
     spec = spec_from_dict(table, source)
+    merged(spec, params)
     check_extraction(spec, source)
     first = next(rest, [])
     if logins:
@@ -176,7 +184,7 @@ def prepare(
         auth = logins.auth(table.get("fetch", {}).get("auth", []))
         table = overlay(table, {"fetch.auth": auth})
         spec = spec_from_dict(table, source)
-    if not first and not begins_by_itself(spec, first):
+    if not first and not begins_by_itself(spec, first) and not spec.seeds_from.job:
         if seeds_file:
             raise UsageError(f"nothing to crawl: no URL in {named}")
         if job_file:
@@ -188,14 +196,49 @@ def prepare(
     if spec.name == "unnamed" and "name" not in changes and not job_file:
         name = default_name(first) if first else spec.spider.rpartition(":")[2]
         spec = spec_from_dict(overlay(table, {"name": name}), source)
-    typed = tuple(first) if lists_vouch else spec.own_seeds
+    typed = tuple(first) if lists_vouch else tuple(filled_seeds(spec, spec.own_seeds, params))
     environment = logins.environment()
     return Submission(
-        spec, first, rest, lines, not lines.ended, typed, environment, page, job_file=job_file or ""
+        spec,
+        first,
+        rest,
+        lines,
+        not lines.ended,
+        typed,
+        environment,
+        page,
+        job_file=job_file or "",
+        params=dict(params),
     )
 
 
-def prepare_again(name: str, seeds_file: str | None, changes: Mapping[str, Any]) -> Submission:
+def with_params(seeds: list[str], declared: object, params: Mapping[str, str]) -> list[str]:
+    """Return the seeds of a job file with their parameters filled in. Defaults of a wrong type are
+    refused with the rest of the file."""
+    defaults = declared if isinstance(declared, Mapping) else {}
+    texts = {key: value for key, value in defaults.items() if isinstance(value, str)}
+    return filled_seeds(JobSpec("", params=texts), seeds, params)
+
+
+def typed_params(assignments: Sequence[str]) -> dict[str, str]:
+    """Return what `--set key=value` says; UsageError for one without `=`, or twice the same."""
+    params: dict[str, str] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--set {assignment!r}: write --set KEY=VALUE")
+        if key in params:
+            raise UsageError(f"--set {key} is given twice")
+        params[key] = value
+    return params
+
+
+def prepare_again(
+    name: str,
+    seeds_file: str | None,
+    changes: Mapping[str, Any],
+    params: Mapping[str, str] = NO_PARAMS,
+) -> Submission:
     """Prepare a new run of a stored job; UsageError for flags that would change the job."""
     if changes:
         raise UsageError(
@@ -210,7 +253,9 @@ def prepare_again(name: str, seeds_file: str | None, changes: Mapping[str, Any])
     first = next(rest, [])
     if seeds_file and not first:
         raise UsageError(f"nothing to crawl: no URL in {named}")
-    return Submission(JobSpec(name), first, rest, lines, not lines.ended, stored=name)
+    return Submission(
+        JobSpec(name), first, rest, lines, not lines.ended, stored=name, params=dict(params)
+    )
 
 
 def stored_name(sources: tuple[str, ...]) -> str:

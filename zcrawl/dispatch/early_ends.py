@@ -78,6 +78,16 @@ class Verdicts:
         if run in self._limited:
             self._wake(host_id)
 
+    def limit_changed(self, run: int) -> None:
+        """Go by another `max_pages_per_host`. What was skipped already stays skipped."""
+        for host in self._hosts.values():
+            if run not in host.runs:
+                continue
+            if host.verdicts.get(run) == HOST_PAGE_LIMIT:
+                host.forgive(run)
+            self.set_pages(run, host, host.pages.get(run, 0))
+            self._wake(host.id)
+
     def forgive(self, run: int) -> None:
         """Allow requests to hosts that were down, because a person retries the run."""
         for host in self._hosts.values():

@@ -16,6 +16,7 @@ from zcrawl.dispatch.early_ends import Verdicts
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import HostState, Part
 from zcrawl.dispatch.leases import Leases
+from zcrawl.dispatch.placement import can_serve
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.shared_limits import NEAR_S
@@ -63,7 +64,7 @@ class LeaderTables(msgspec.Struct, frozen=True):
 def could_start(tables: LeaderTables, run: int, worker: WorkerInfo) -> bool:
     """Return whether a run may start one more request at this worker."""
     active = tables.runs.get(run)
-    if active is None or not active.dispatches or run in worker.lacks:
+    if active is None or not active.dispatches or not can_serve(active, worker):
         return False
     return active.may_start(tables.leases.by_run.get(run, 0))
 
@@ -208,7 +209,20 @@ class Gates:
             and self._frontier.has_ready((run, host.id))
             and (active := self._runs.get(run)) is not None
             and active.dispatches
+            and self.is_served(host, run)
         ]
+
+    def is_served(self, host: HostState, run: int) -> bool:
+        """Return whether an owner of the host has what the run needs, or it has no owner yet."""
+        active = self._runs.get(run)
+        has_owner = False
+        for name, part in host.parts.items():
+            worker = self._roster.workers.get(worker_of(name))
+            if part.granted and worker is not None:
+                has_owner = True
+                if active is None or can_serve(active, worker):
+                    return True
+        return not has_owner
 
     # ------------------------------------------------------------ time
 

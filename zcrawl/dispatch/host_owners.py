@@ -50,6 +50,7 @@ class Granter:
         ] = {}  # (host, process) → when it was sent
         # Hosts that a worker named in HELLO and that are not loaded → (its process, until when)
         self._strangers: dict[int, tuple[ProcessName, float]] = {}
+        self.capacity: dict[ProcessName, float] = {}  # measured, by `balance`
         self._roster, self._runs = roster, runs
         self._by_origin: dict[str, int] = {}
         self._owned: dict[
@@ -369,8 +370,10 @@ class Granter:
                 chosen := [candidate.name for candidate in usable if candidate.id == wish]
             ):
                 return chosen
+            if host.target in names:
+                return [host.target]
             owner = next((name for name in names if name in host.counted), None)
-            if owner is not None and not self._is_overloaded(owner, len(names)):
+            if owner is not None and not self._is_overloaded(owner, names):
                 return [owner]
             best = self._without_full(sort_by_score(host.origin, names))
             # Move only to a worker with fewer hosts; otherwise the host would move back and forth.
@@ -395,14 +398,21 @@ class Granter:
 
     def _without_full(self, names: list[ProcessName]) -> list[ProcessName]:
         """Return the names in the same order without full workers, unless all are full."""
-        total = sum(self._owned.values()) + 1
-        most = math.ceil(LOAD_FACTOR * total / len(names)) if names else 0
-        return [name for name in names if self._owned.get(name, 0) < most] or names
+        most = self._most_owned(names, sum(self._owned.values()) + 1)
+        return [name for name in names if self._owned.get(name, 0) < most[name]] or names
 
-    def _is_overloaded(self, name: ProcessName, workers: int) -> bool:
+    def _is_overloaded(self, name: ProcessName, names: list[ProcessName]) -> bool:
         """Return whether a worker owns far more hosts than its share."""
-        total = sum(self._owned.values())
-        return self._owned.get(name, 0) > math.ceil(LOAD_FACTOR * total / workers)
+        most = self._most_owned(names, sum(self._owned.values()))
+        return self._owned.get(name, 0) > most[name]
+
+    def _most_owned(self, names: list[ProcessName], total: int) -> dict[ProcessName, int]:
+        """Return how many of `total` hosts each worker should own at most, by its capacity."""
+        known = [self.capacity[name] for name in names if name in self.capacity]
+        usual = sum(known) / len(known) if known else 1.0
+        slots = {name: self.capacity.get(name, usual) for name in names}
+        share = LOAD_FACTOR * total / sum(slots.values()) if names else 0.0
+        return {name: math.ceil(round(share * slots[name], 9)) for name in names}
 
     def _next_review_at(self, host: HostState, now: float) -> float:
         """Return when the first process that may still fetch must have stopped."""

@@ -23,7 +23,7 @@ from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Asker, Clan, LimitGroup
 from zcrawl.frontier.pace import Demand, Pace, combined_demand
 from zcrawl.model.host import Manner
-from zcrawl.model.process_name import ProcessName, worker_of
+from zcrawl.model.process_name import NOBODY, ProcessName, worker_of
 from zcrawl.model.rows import HostRow, QueuedRow, StoredRobots
 from zcrawl.ownership import hash64, mix
 
@@ -132,6 +132,11 @@ class HostState(msgspec.Struct):
     verdicts: dict[int, str] = msgspec.field(default_factory=dict)  # run → why its rows end
     pages: dict[int, int] = msgspec.field(default_factory=dict)  # done, of runs with a limit
     wanted_owner: str = ""  # worker id that a person chose
+    target: ProcessName = NOBODY  # the worker that got it for the balance of loads
+    moved_at: float = -math.inf
+    divided: bool = False  # no worker serves all its runs: several share it, as if it were spread
+    turn: ProcessName = NOBODY  # the worker that has it, if they cannot share it
+    turn_until: float = math.inf  # when the next worker gets it
     leased: int = 0  # open leases at all workers
     waits_until: float = 0.0  # it asked for a long pause; running attempts wait as well
     robots_at: str = ""  # origin that its robots.txt redirects to, until it is fetched
@@ -196,6 +201,8 @@ class HostState(msgspec.Struct):
 
     def set_demand(self, demand: Demand) -> None:
         """Set what its jobs together allow, and adapt the pace."""
+        if self.divided and not demand.spread:
+            demand = msgspec.structs.replace(demand, spread=True)
         self.demand = demand
         self.pace.interval_s, self.pace.burst = self.interval_s, demand.burst
 
@@ -279,6 +286,18 @@ class HostState(msgspec.Struct):
     def count_owners(self, names: set[ProcessName]) -> None:
         """Set the processes for whose load the host is counted."""
         self.counted = names
+
+    def move_to(self, target: ProcessName, now: float) -> None:
+        """Give it to a worker for the balance of loads; it stays there while that is usable."""
+        self.target, self.moved_at = target, now
+
+    def divide(self, divided: bool) -> None:
+        """Set whether several workers share it because none serves all its runs."""
+        self.divided = divided
+
+    def give_turn(self, name: ProcessName, until: float) -> None:
+        """Give it to a worker for a while; NOBODY: there are no turns."""
+        self.turn, self.turn_until = name, until
 
     def wish_owner(self, worker: str) -> None:
         """Set the worker that a person chose; empty: none."""

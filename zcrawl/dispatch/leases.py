@@ -9,6 +9,7 @@ They end by a committed result, a reject, the loss of the worker, or the end of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -78,13 +79,15 @@ class Leases:
         worker.tasks += row.host == NO_HOST
         return lease
 
-    def receive(self, lease: Lease) -> None:
+    def receive(self, lease: Lease, now: float = math.inf) -> None:
         """Note that its result arrived: the worker's credit returns (rule `credit`)."""
         if not lease.received:
             lease.received = True
             lease.worker.leases -= 1
             lease.worker.ahead -= lease.ahead
-            lease.worker.tasks -= lease.row.host == NO_HOST
+            if lease.row.host == NO_HOST:
+                lease.worker.tasks -= 1
+                lease.worker.task_ended(now - lease.sent_at)
             lease.worker.uncommitted += 1
             lane = (lease.row.run, lease.row.host)
             self.received_by_lane[lane] = self.received_by_lane.get(lane, 0) + 1

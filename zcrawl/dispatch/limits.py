@@ -38,6 +38,7 @@ from zcrawl.model.reasons.waiting import (
     TASK_CONCURRENCY,
     TASK_SLOTS_FULL,
     THROTTLED,
+    TURN,
     WORKER_FULL,
 )
 from zcrawl.model.rows import NO_HOST
@@ -66,6 +67,7 @@ NAMES: Final = {
     PAGES_IN_FLIGHT: "page limit: the last pages are in flight",
     TASK_CONCURRENCY: "concurrency of the job reached",
     TASK_SLOTS_FULL: "task slots in use",
+    TURN: "another worker has the host for a while",
     DUE: "sending",
 }
 

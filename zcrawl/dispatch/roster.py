@@ -139,6 +139,7 @@ _HEARD = (NodeState.IDLE, NodeState.BUSY, NodeState.DRAINING, NodeState.DRAINED)
 FORGET_AFTER_S = 600.0  # lost and offline workers are removed after this time
 PREFETCH_FACTOR = 1.25
 PREFETCH_S = 0.25  # of the measured rate
+QUICK_S = PREFETCH_S / 2  # an interval in which quick tasks are counted
 AHEAD_FACTOR = 1.25  # early requests, relative to what the worker fetches in LOOKAHEAD_S
 
 
@@ -167,6 +168,9 @@ class WorkerInfo(msgspec.Struct):
     life: int = 0  # number of the supervisor's life
     leases: int = 0  # open: assigned, result not received
     tasks: int = 0  # of `leases`: of tasks without a host, which use slots of their own
+    # Tasks that it ended soon after they were sent: in this interval of QUICK_S, in the one before.
+    quick_tasks: int = 0
+    earlier_quick_tasks: int = 0
     uncommitted: int = 0  # leases whose result is received and not committed
     fetching: dict[tuple[int, int], int] = msgspec.field(
         default_factory=dict
@@ -176,6 +180,7 @@ class WorkerInfo(msgspec.Struct):
     )  # lease tokens, by its last heartbeat
     ahead: int = 0  # leases that were sent before their host's pace allows them
     runs: dict[int, int] = msgspec.field(default_factory=dict)  # run → revision that was sent to it
+    labels: frozenset[str] = frozenset()  # by which jobs are placed
     lacks: dict[int, str] = msgspec.field(
         default_factory=dict
     )  # run → the code or plugin that it lacks
@@ -229,13 +234,23 @@ class WorkerInfo(msgspec.Struct):
         """How many more tasks without a host it may be sent (rule `tasks`).
 
         All that it holds must fit into its outbox. It gets more than it has slots only as far as
-        it finishes tasks fast: a long task must not wait for another one.
+        it finishes tasks fast: a long task must not wait for another one. Heartbeats tell the rate
+        only after a second, so tasks that ended quickly just now count as well.
         """
         if self.reserved:
             return 0
         vitals = self.vitals
-        most = vitals.task_slots + int(PREFETCH_S * vitals.task_rate)
+        quick = self.quick_tasks + self.earlier_quick_tasks
+        most = vitals.task_slots + max(int(PREFETCH_S * vitals.task_rate), quick)
         return min(most if vitals.task_slots else 0, WINDOW_RESULTS) - self.tasks
+
+    def task_ended(self, took_s: float) -> None:
+        """Note that a task ended so long after it was sent."""
+        self.quick_tasks += took_s < PREFETCH_S
+
+    def let_quick_tasks_age(self) -> None:
+        """Called each QUICK_S: what ended quickly counts for at most two such intervals."""
+        self.earlier_quick_tasks, self.quick_tasks = self.quick_tasks, 0
 
     def next_number(self) -> int:
         """Return the number for the next message to the worker."""
@@ -316,6 +331,7 @@ class Roster:
             current_info.hello, current_info.heard_at, current_info.echo = hello.hello, now, 0.0
             current_info.beat_at = now
             current_info.state, current_info.runs, current_info.lacks = NodeState.JOINING, {}, {}
+            current_info.labels = frozenset(hello.labels)
             current_info.route = route
             current_info.hearing.joined()
             return current_info
@@ -328,6 +344,7 @@ class Roster:
             beat_at=now,
             route=route,
             life=hello.life,
+            labels=frozenset(hello.labels),
             version=hello.version,
             hostname=hello.hostname,
             pid=hello.pid,

@@ -52,6 +52,7 @@ class ActiveRun(msgspec.Struct):
     runs_code: bool = True  # this leader lets it bring code (submit.code)
     shell: ShellRights = ALL_COMMANDS  # what this leader lets it run
     refusal: str = ""  # why its stored spec is not used; `spec` is an empty one then
+    require: frozenset[str] = frozenset()  # labels that its workers must have
     is_expired: bool = False  # it starts nothing more (`master.run_limits`)
 
     @property
@@ -89,6 +90,13 @@ class ActiveRun(msgspec.Struct):
         """Return whether one more request keeps done and running pages within `max_pages`."""
         most = self.spec.scope.max_pages
         return self.dispatches and (most is None or self.row.counters.done + in_flight < most)
+
+    def change_rights(self, *, private: bool, code: bool, shell: ShellRights) -> None:
+        """Set what this leader lets the run do; workers get its new form with their next URL."""
+        if private != self.opens_private:
+            self.opens_private = private
+            self.revision += 1
+        self.runs_code, self.shell = code, shell
 
     def config(self) -> RunConfig:
         """Return the CONFIG message of the run for workers."""
@@ -171,6 +179,7 @@ class Runs:
         """Parse the stored spec, or note why it is invalid."""
         try:
             active.spec, active.refusal = read_stored(row.spec), ""
+            active.require = frozenset(active.spec.placement.require)
             self.refused.pop(row.id, None)
         except JobError as error:
             active.spec, active.refusal = JobSpec(row.name), refusal_of(error)

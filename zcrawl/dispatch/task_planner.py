@@ -39,7 +39,9 @@ import msgspec
 
 from zcrawl.dispatch.crash_suspects import Trials
 from zcrawl.dispatch.gates import LeaderTables, could_start
-from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.dispatch.placement import preference
+from zcrawl.dispatch.roster import QUICK_S, WorkerInfo
+from zcrawl.dispatch.runs import ActiveRun
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.rows import NO_HOST, QueuedRow
 
@@ -95,6 +97,7 @@ class TaskPlanner:
         # workers that may take the tasks of a run → runs that wait for their slots
         self._blocked: dict[frozenset[str], dict[int, None]] = {}
         self._held_until: float | None = None  # for inherited runs; None: they go on
+        self._ages_at = 0.0  # the end of an interval in which quick tasks are counted
         self._excused: set[int] = set()  # suspects that were leased again without a trial
 
     # ------------------------------------------------------------ events
@@ -202,6 +205,7 @@ class TaskPlanner:
             self._plan_trials(now)
         if not self._queue and not self._blocked:
             return
+        self._let_quick_tasks_age(now)
         free = self._free_workers()
         if self._blocked and free:
             self._wake_blocked(free)
@@ -226,6 +230,15 @@ class TaskPlanner:
             row = self._trials.next_row(self, worker)
             if row is not None:
                 self._send_row(worker, row, now)
+
+    def _let_quick_tasks_age(self, now: float) -> None:
+        """Forget the quick tasks of intervals that are over; of both after a long pause."""
+        if now < self._ages_at:
+            return
+        for _ in range(1 if now < self._ages_at + QUICK_S else 2):
+            for worker in self._roster.workers.values():
+                worker.let_quick_tasks_age()
+        self._ages_at = now + QUICK_S
 
     def _free_workers(self) -> list[tuple[float, str, WorkerInfo]]:
         """Return a heap of the workers with free task slots, the least loaded first."""
@@ -301,6 +314,9 @@ class TaskPlanner:
         self, run: int, free: list[tuple[float, str, WorkerInfo]]
     ) -> WorkerInfo | None:
         """Take the least loaded worker that may run a task of the run out of the heap."""
+        active = self._runs.get(run)
+        if active is not None and active.spec.placement.prefer:
+            return self._take_preferred(active, free)
         passed = []
         taken = None
         while free:
@@ -312,6 +328,18 @@ class TaskPlanner:
         for entry in passed:
             heapq.heappush(free, entry)
         return taken
+
+    def _take_preferred(
+        self, active: ActiveRun, free: list[tuple[float, str, WorkerInfo]]
+    ) -> WorkerInfo | None:
+        """Take the worker that may run the task and has most of the preferred labels."""
+        able = [entry for entry in free if self._may_start(active.row.id, entry[2])]
+        if not able:
+            return None
+        best = min(able, key=lambda entry: (-preference([active], entry[2]), *entry[:2]))
+        free.remove(best)
+        heapq.heapify(free)
+        return best[2]
 
     # ------------------------------------------------------------ looking
 

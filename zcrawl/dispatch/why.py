@@ -12,6 +12,7 @@ import msgspec
 
 from zcrawl.dispatch.gates import Gate
 from zcrawl.dispatch.host_state import HostState
+from zcrawl.dispatch.placement import can_serve, why_unplaced
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.task_planner import TaskGate
 from zcrawl.frontier.frontier import Frontier
@@ -39,6 +40,7 @@ from zcrawl.model.reasons.waiting import (
     TASK_CONCURRENCY,
     TASK_SLOTS_FULL,
     THROTTLED,
+    TURN,
     WORKER_FULL,
 )
 from zcrawl.model.rows import NO_HOST
@@ -162,7 +164,7 @@ def task_why(run: int, planner: Planner, now: float) -> Why:
             most = active.spec.concurrency
             return Why(TASK_CONCURRENCY, f"concurrency limit reached: {most} tasks of the job")
         case TaskGate.NO_WORKER:
-            return _no_worker(planner)
+            return _no_worker(planner, run)
         case TaskGate.SLOTS:
             return Why(TASK_SLOTS_FULL, "all task slots of the workers are in use")
         case TaskGate.OPEN:
@@ -171,11 +173,14 @@ def task_why(run: int, planner: Planner, now: float) -> Why:
             assert_never(other)
 
 
-def _no_worker(planner: Planner) -> Why:
-    """Explain why no worker takes a task."""
+def _no_worker(planner: Planner, run: int) -> Why:
+    """Explain why no worker takes a request of a run."""
     workers = [info for info in planner.roster.workers.values() if info.usable]
     if not workers:
         return Why(NO_WORKER, "no worker takes work")
+    active = planner.runs.get(run)
+    if active is not None and (text := why_unplaced(active, workers)):
+        return Why(NO_WORKER, text)
     if not any(info.vitals.task_slots for info in workers):
         return Why(NO_WORKER, "no worker has task slots: they run an older version")
     return Why(NO_WORKER, "no worker has what the job needs")
@@ -247,8 +252,17 @@ def _runs(host: HostState, planner: Planner) -> Why:
     if not may:
         return Why(PAUSED, "job paused")
     workers = [planner.roster.workers.get(worker_of(name)) for name in host.parts]
-    if all(worker is None or not worker.lacks.keys().isdisjoint(may) for worker in workers):
-        return Why(NO_WORKER, "no worker has what the job needs")
+    served = any(
+        worker is not None
+        and (active_run := planner.runs.get(run)) is not None
+        and can_serve(active_run, worker)
+        for worker in workers
+        for run in may
+    )
+    if not served:
+        if host.turn:
+            return Why(TURN, "another worker has the host for a while; this job's worker is next")
+        return _no_worker(planner, may[0])
     return Why(PAGES_IN_FLIGHT, "page limit: the last pages are in flight")
 
 

@@ -86,7 +86,7 @@ class Commits:
             if lease is None and not state.is_lost(result.lease_epoch, received.seq):
                 state.withhold(result.run, result.host, received.seq)
         if lease is not None and not lease.received and not _is_newer(lease.token, received):
-            state.leases.receive(lease)
+            state.leases.receive(lease, now)
             state.planner.lease_left(lease.worker, lease.row)
 
     def _learn_robots(

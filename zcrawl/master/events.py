@@ -16,8 +16,11 @@ from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import BadBody, Body, ClientRequest, LogRecords, Message, Reply
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model.log_event import Note as Note
+from zcrawl.model.reload_report import ReloadReport
+from zcrawl.model.spec import Retention
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
+from zcrawl.submit.shell_rights import ShellRights
 
 
 class NodeEntry(msgspec.Struct, frozen=True):
@@ -97,6 +100,27 @@ class LinesLogged(msgspec.Struct, frozen=True):
     lines: LogRecords
 
 
+class RightsChanged(msgspec.Struct, frozen=True):
+    """The configuration gives jobs other rights now."""
+
+    private: bool  # jobs may reach private addresses
+    code: bool  # jobs may bring a spider's file
+    shell: ShellRights  # commands that jobs may run
+
+
+class RetentionChanged(msgspec.Struct, frozen=True):
+    """The configuration keeps other runs now, of jobs that do not say it."""
+
+    retention: Retention
+
+
+class ConfigReloaded(msgspec.Struct, frozen=True):
+    """This process has read its configuration again, as the leader asked."""
+
+    request: str
+    report: ReloadReport
+
+
 class MasterTicked(msgspec.Struct, frozen=True):
     """Time passed or a batch of messages was delivered: plan, commit and send beats."""
 
@@ -114,6 +138,9 @@ MasterEvent: TypeAlias = (
     | QueryFailed
     | Measured
     | LinesLogged
+    | RightsChanged
+    | RetentionChanged
+    | ConfigReloaded
     | MasterTicked
 )
 
@@ -163,11 +190,20 @@ class StepDown(msgspec.Struct, frozen=True):
     reason: str
 
 
-# that it is about; 0: about none
+class ReloadConfig(msgspec.Struct, frozen=True):
+    """Read this process's configuration again; the answer is ConfigReloaded."""
+
+    request: str
 
 
 class LeadershipBegan(msgspec.Struct, frozen=True):
     """The database is loaded and this master leads now."""
+
+
+class RemoveOldRuns(msgspec.Struct, frozen=True):
+    """Look for runs to remove now, not only at the next regular time (`driver.retention`)."""
+
+    job: int | None = None  # only runs of it
 
 
 class TakeoverFailed(msgspec.Struct, frozen=True):
@@ -184,8 +220,10 @@ MasterEffect: TypeAlias = (
     | Forward
     | ReplyTo
     | StepDown
+    | ReloadConfig
     | LeadershipBegan
     | TakeoverFailed
+    | RemoveOldRuns
     | Note
 )
 MasterEffects: TypeAlias = list[MasterEffect]

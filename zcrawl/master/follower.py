@@ -27,6 +27,7 @@ from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
 from zcrawl.master.events import (
     Ask,
     ClientAsked,
+    ConfigReloaded,
     Forward,
     LinesLogged,
     MasterEffects,
@@ -37,11 +38,21 @@ from zcrawl.master.events import (
     Publish,
     QueryDone,
     QueryFailed,
+    ReloadConfig,
     ReplyCame,
     ReplyTo,
     SendToWorker,
 )
-from zcrawl.mesh.messages import Beat, Hello, Message, NotLeader, Reply, Snapshot
+from zcrawl.mesh.messages import (
+    Beat,
+    Hello,
+    Message,
+    NotLeader,
+    Reloaded,
+    ReloadNode,
+    Reply,
+    Snapshot,
+)
 from zcrawl.model.reasons.cluster import NO_LEADER
 from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.vitals import Vitals
@@ -90,6 +101,8 @@ class Follower:
                 vitals = Vitals(rss_bytes, lag_ms, cpu_percent)
                 self._catalogue.hear(self.me, vitals, now)
                 effects.append(Publish(vitals))  # for the displays of the leader
+            case ConfigReloaded(request, report):
+                effects.append(Publish(Reloaded(request, self.me, report)))
             case _:
                 pass  # answers to commands of an ended epoch
         return effects
@@ -120,6 +133,8 @@ class Follower:
                 self._snapshot, self._snapshot_at = body.data, now
             case Vitals():
                 self._catalogue.hear(header.source, body, now)
+            case ReloadNode(request, masters) if by_master and newest and self.me in masters:
+                effects.append(ReloadConfig(request))
             case Hello() if route:
                 answer = NotLeader(self.leader if self._leader_lives(now) else None)
                 effects.append(SendToWorker(header.source, header.incarnation, route, answer))

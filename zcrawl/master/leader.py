@@ -21,6 +21,7 @@ from zcrawl.master.events import (
     ClientAsked,
     CommandDone,
     CommandFailed,
+    ConfigReloaded,
     Execute,
     LinesLogged,
     MasterEffects,
@@ -32,8 +33,12 @@ from zcrawl.master.events import (
     Publish,
     QueryDone,
     QueryFailed,
+    ReloadConfig,
+    RightsChanged,
     StepDown,
 )
+from zcrawl.master.feeding import Feeding
+from zcrawl.master.firing import Firing
 from zcrawl.master.history_keeper import HistoryKeeper
 from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.master.membership import Membership
@@ -41,9 +46,11 @@ from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
 from zcrawl.master.rehoming import Rehoming
+from zcrawl.master.reloads import MASTER, WORKER
 from zcrawl.master.run_limits import RunLimits
 from zcrawl.master.snapshot import published, snapshot
 from zcrawl.master.takeover import GREETING_S, LEASE_S, REQUEST, EpochHints, Refusals, inherit
+from zcrawl.master.unplaced import UnplacedRuns
 from zcrawl.mesh.messages import (
     Accept,
     Assign,
@@ -55,6 +62,8 @@ from zcrawl.mesh.messages import (
     LogRecords,
     MessageKind,
     Reject,
+    Reloaded,
+    ReloadNode,
     Result,
     RunConfigs,
     Snapshot,
@@ -74,6 +83,7 @@ from zcrawl.model.states import JobState, RunState
 from zcrawl.model.vitals import Vitals
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitFed,
     AdmitKnown,
     Applied,
     ApplyResults,
@@ -85,10 +95,12 @@ from zcrawl.store.commands import (
     CountCrash,
     CrashCounted,
     ExtendLease,
+    FireJob,
     Forget,
     Forgotten,
     GrantHosts,
     JobChanged,
+    JobFired,
     KnownAdmitted,
     Loaded,
     Rehome,
@@ -101,16 +113,21 @@ from zcrawl.store.commands import (
     SetDrain,
     SetWish,
     SubmitJob,
+    Submitted,
     Sweep,
     Swept,
     TuneRun,
 )
 from zcrawl.store.queries import (
     FailureGroupRows,
+    Items,
     KnownPages,
+    ParentRuns,
     ReadEpoch,
     ReadFailureGroups,
+    ReadItems,
     ReadKnown,
+    ReadParents,
     Refill,
     StoredEpoch,
 )
@@ -176,9 +193,12 @@ class Leader:
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
         self.recall = Recall(self.state)
+        self.feeding = Feeding(self.state)
+        self.firing = Firing(self.state)
         self.rehoming = Rehoming(self.state)
         self.refusals = Refusals(self.state)
         self.run_limits = RunLimits(self.state)
+        self.unplaced = UnplacedRuns(self.state)
         self.pruning = Pruning(self.state, now)
         self.history = HistoryKeeper(self.state, now)
         self._beat_at = now
@@ -197,6 +217,8 @@ class Leader:
             stream.moved_at = loaded.moved.get(key, 0.0)
         self.state.load(loaded, now, [])
         self.desk.inherit(loaded)
+        self._notes: MasterEffects = []  # of the takeover
+        self.firing.load(loaded.jobs, now, self._notes)
         self.state.watch.note("leader", f"{me} leads in epoch {loaded.epoch}", utc)
         inherit(self.state, loaded, alone=alone, now=now)
         runs = self.state.runs.active.values()
@@ -226,6 +248,11 @@ class Leader:
                     self._on_refilled(outcome, tag, now)
                 elif isinstance(query, ReadKnown) and isinstance(outcome, KnownPages):
                     self.recall.read_done(query, tag, outcome, now, effects)
+                elif isinstance(query, ReadParents) and isinstance(outcome, ParentRuns):
+                    self.firing.parents_read(query, tag, outcome, now, effects)
+                elif self.feeding.owns(tag) and isinstance(query, ReadItems):
+                    assert isinstance(outcome, Items)
+                    self.feeding.read_done(query, outcome, now, effects)
                 elif isinstance(query, ReadFailureGroups) and isinstance(outcome, FailureGroupRows):
                     self.state.watch.failures.read_done(query, outcome, now)
                 elif isinstance(outcome, StoredEpoch):
@@ -240,6 +267,10 @@ class Leader:
                         self.state.frontier.refill_failed(query.lanes)
                 elif isinstance(query, ReadKnown):
                     self.recall.read_failed(tag, error, now, effects)
+                elif isinstance(query, ReadParents):
+                    self.firing.parents_failed(query, tag, now)
+                elif self.feeding.owns(tag):
+                    self.feeding.read_failed(error, now, effects)
                 elif isinstance(query, ReadFailureGroups):
                     self.state.watch.failures.read_failed(now)
                 elif isinstance(query, ReadEpoch):
@@ -252,6 +283,11 @@ class Leader:
                 self.state.catalogue.hear(self.state.me, vitals, now)
             case LinesLogged(lines):
                 self.state.watch.add_lines(self.state.me, lines, self.state.utc(now), effects)
+            case RightsChanged(private, code, shell):
+                self.state.change_rights(private=private, code=code, shell=shell, effects=effects)
+            case ConfigReloaded(request, report):
+                me = self.state.me
+                self.state.reloads.answered(request, MASTER, me, me, report)
             case _:
                 pass  # `Master` handles Elected and Deposed
         if effects:
@@ -262,6 +298,7 @@ class Leader:
         """Return the next moment at which a tick can do something."""
         state = self.state
         moments = [now + 0.5, self._snapshot_at, self.commits.next_wakeup()]
+        moments.append(self.firing.next_wakeup())
         moments.extend(moment for moment, _ in self._again)
         if now + LEASE_MARGIN_S <= self._lease_until:
             moments.append(self._beat_at)
@@ -306,10 +343,14 @@ class Leader:
                 self.state.watch.add_lines(header.source, body, self.state.utc(now), effects)
             case Vitals():
                 self.state.catalogue.hear(header.source, body, now)
+            case Reloaded(request, node, report):
+                kind = MASTER if came.by_master else WORKER
+                node = header.source if came.by_master else node
+                self.state.reloads.answered(request, kind, header.source, node, report)
             case Stale():
                 text = f"{header.source} says that this leader is an older one"
                 effects.append(Note(TOLD_STALE, text))
-            case Beat() | Snapshot():
+            case Beat() | Snapshot() | ReloadNode():
                 effects.append(Note(OLD_LEADER_HEARD, header.source))
             case _:
                 effects.append(Note("unexpected_message", type(body).__name__))
@@ -331,6 +372,7 @@ class Leader:
             case Reload(), Loaded():
                 self.commits.reloaded(outcome, now)
                 state.load(outcome, now, effects)
+                self.firing.load(outcome.jobs, now, effects)
             case GrantHosts(), _:
                 state.planner.owners_stored(command.owners)
             case ExtendLease(), _:
@@ -362,11 +404,27 @@ class Leader:
             case AdmitKnown(), KnownAdmitted():
                 if self.recall.admitted(outcome, now, effects):
                     self.commits.reload(now, effects)
+            case AdmitFed(), KnownAdmitted():
+                if self.feeding.admitted(outcome, now, effects):
+                    self.commits.reload(now, effects)
+            case FireJob(), JobFired():
+                if self.firing.fired(command, outcome, now, effects):
+                    self.commits.reload(now, effects)
             case _:
                 self._failures_changed(command, outcome)
                 self._uncertain.discard(request_of(command))
                 if self.desk.done(command, outcome, now, effects):
                     self.commits.reload(now, effects)
+                self._definition_changed(outcome, now, effects)
+
+    def _definition_changed(
+        self, outcome: CommandOutcome, now: float, effects: MasterEffects
+    ) -> None:
+        """Let the schedule follow a job that a client has stored or changed."""
+        if isinstance(outcome, Submitted) and outcome.definition is not None:
+            self.firing.put(outcome.definition, now, effects)
+        elif isinstance(outcome, JobChanged) and outcome.row is not None:
+            self.firing.put(outcome.row, now, effects)
 
     def _failures_changed(self, command: Command, outcome: CommandOutcome) -> None:
         """Keep the groups of failed requests true, for displays."""
@@ -398,6 +456,9 @@ class Leader:
                 self._repeat(command, now)
             case SaveHistory():
                 self.history.failed(command, error)
+            case FireJob():
+                if self.firing.failed(command, error, now, effects):
+                    self._repeat(command, now)
             case Rehome():
                 if isinstance(error, CommitUnknown):
                     self.rehoming.uncertain()
@@ -452,11 +513,17 @@ class Leader:
         self._refill(now, effects)
         self._sweep(effects)
         self.recall.tick(now, effects)
+        self.feeding.tick(now, effects)
+        effects.extend(self._notes)
+        self._notes.clear()
+        self.firing.tick(now, effects)
         self.refusals.tick(now, effects)
         self.run_limits.tick(now, effects)
+        self.unplaced.tick(now, effects)
         self.pruning.tick(now, effects)
         self.history.tick(now, effects)
         self.state.watch.failures.tick(now, effects)
+        self._reload_nodes(now, effects)
         due = [command for moment, command in self._again if moment <= now]
         if due:
             self._again = [entry for entry in self._again if entry[0] > now]
@@ -471,6 +538,19 @@ class Leader:
             self.state.watch.trends.sample(now, lengths)
             self.state.watch.second_passed(self.state.utc(now))
             effects.append(Publish(Snapshot(published(self.current_snapshot(now)))))
+
+    def _reload_nodes(self, now: float, effects: MasterEffects) -> None:
+        """Tell the nodes that have not answered yet to read their configuration again."""
+        for due in self.state.reloads.due(now):
+            if self.state.me in due.masters:
+                effects.append(ReloadConfig(due.request))
+            others = [master for master in due.masters if master != self.state.me]
+            if others:
+                effects.append(Publish(ReloadNode(due.request, others)))
+            for name in due.workers:
+                worker = self.state.roster.workers.get(name)
+                if worker is not None and worker.present:
+                    effects.append(to_worker(worker, ReloadNode(due.request)))
 
     def _keep_lease(self, now: float, effects: MasterEffects) -> None:
         if not self._extending and self._lease_until - now < LEASE_S - LEASE_MARGIN_S / 2:
@@ -541,6 +621,7 @@ class Leader:
 
     def check(self, now: float) -> None:
         self.state.check(now)
+        self.firing.check()
 
     def check_awake(self, now: float) -> None:
         """Assert after a tick that no host waits for something that is there."""

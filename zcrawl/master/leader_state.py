@@ -19,16 +19,18 @@ import msgspec
 from zcrawl.dispatch.leases import Lease, Leases, Token
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster, WorkerInfo
-from zcrawl.dispatch.runs import Runs
+from zcrawl.dispatch.runs import ActiveRun, Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.crash_guard import Mishaps
 from zcrawl.master.events import MasterEffects, Measured, Note, SendToWorker
+from zcrawl.master.reloads import Reloads
 from zcrawl.master.watch import Watch
-from zcrawl.mesh.messages import Body, Cancel, Drain
+from zcrawl.mesh.messages import Body, Cancel, Drain, RunConfigs
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunRow
+from zcrawl.model.spec import JobSpec, Retention
 from zcrawl.result.receive import Receiver
 from zcrawl.standalone.shares import Shares
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
@@ -36,6 +38,9 @@ from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
 
 ENDED_RUNS = 20
+# CANCEL is sent again with each heartbeat for so long: a lost one would let a worker fetch for a
+# run that was deleted.
+CANCEL_AGAIN_S = 3.0
 
 
 class RunTally(msgspec.Struct):
@@ -90,21 +95,28 @@ class LeaderState:
         self.lives: dict[str, int] = {}  # worker → the last reported life of its supervisor
         self.wishes: dict[int, str] = {}  # host → worker that a person chose
         self.settled_at = math.inf  # when all living workers must have said HELLO
+        # worker → ended run → until when CANCEL is sent again
+        self.cancelled: dict[str, dict[int, float]] = {}
         self.sweeps: dict[int, int] = {}  # ended runs whose rows are still to be swept → job
         self.recalls: dict[
             int, None
         ] = {}  # runs that must still admit pages known from earlier runs
+        self.feeds: dict[int, None] = {}  # runs that must still admit items of another run
+        self.run_ends: list[RunRow] = []  # runs whose end `firing` has not seen
         self.counters: Counter[str] = Counter()
         self.beat_soon = False  # a worker has just joined: the next BEAT must not wait
         self.ended: dict[int, RunRow] = {}  # recently ended runs, for displays
         self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
         self.allow_private = False  # jobs may reach private addresses (submit.private)
         self.vouches = False  # typed URLs open their own hosts (submit.private)
+        self.fires = True  # schedules start runs while this master leads
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
         self.shell = NO_COMMANDS  # commands that jobs may run
         self.outputs = OutputRights()  # where jobs may have their items written
+        self.retention = Retention()  # of jobs that have no rules of their own
         self.shares: Shares | None = None  # of a standalone node; None: all is this leader's
         self.watch = Watch(me)
+        self.reloads = Reloads()
         self.mishaps = Mishaps()  # shared by all epochs of this master
         self.measured = Measured(0, 0.0)
 
@@ -120,19 +132,42 @@ class LeaderState:
         self.allow_private = self.runs.open_private = private
         self.allow_code = self.runs.open_code = code
 
+    def change_rights(
+        self, *, private: bool, code: bool, shell: ShellRights, effects: MasterEffects
+    ) -> None:
+        """Set what jobs may do from now on. A run that loses a right that it needs waits, and goes
+        on when it has it again."""
+        self.allow(private=private, code=code, shell=shell)
+        for active in self.runs.active.values():
+            dispatched = active.dispatches
+            active.change_rights(private=private, code=code, shell=shell)
+            self._announce(active, effects)
+            if dispatched and not active.dispatches:
+                self.withdraw(self.leases.of_run(active.row.id), effects)
+            elif active.dispatches and not dispatched:
+                self.planner.run_freed(active.row.id)
+
     def join_master(
         self,
         mishaps: Mishaps,
         outputs: OutputRights,
+        retention: Retention,
         *,
         vouches: bool,
+        fires: bool,
         shares: Shares | None = None,
     ) -> None:
         """Take over what the master keeps through all its epochs."""
+        self.fires = fires
         self.shares = shares
         self.mishaps = mishaps
         self.outputs = outputs
+        self.retention = retention
         self.vouches = vouches
+
+    def keep_runs(self, retention: Retention) -> None:
+        """Set which runs are kept of jobs that do not say it."""
+        self.retention = retention
 
     def own(self, links: tuple[NewLink, ...]) -> tuple[NewLink, ...]:
         """Return links with the reason to skip those that another standalone node owns."""
@@ -185,6 +220,7 @@ class LeaderState:
         for run in self.runs.active.keys() - {row.id for row in loaded.runs}:
             self.runs.forget(run)
             self.recalls.pop(run, None)
+            self.feeds.pop(run, None)
             self._end_run(run, now, effects)
         for host in loaded.hosts:
             self._load_host(host, now)
@@ -235,16 +271,20 @@ class LeaderState:
         """Store the run's new row; forget the run if it ended."""
         active_before = self.runs.get(row.id)
         dispatched = active_before is not None and active_before.dispatches
-        politeness = active_before.spec.politeness if active_before is not None else None
+        spec = active_before.spec if active_before is not None else None
         priority = active_before.spec.priority if active_before is not None else None
         active = self.runs.put(row)
         if active is not None and not active.refusal and row.recall is not None:
             self.recalls[row.id] = None
         elif self.recalls:
             self.recalls.pop(row.id, None)
+        if active is not None and not active.refusal and row.feed_at is not None:
+            self.feeds[row.id] = None
+        elif self.feeds:
+            self.feeds.pop(row.id, None)
         if active is not None:
-            if politeness is not None and active.spec.politeness is not politeness:
-                self._pace_changed(row.id, effects)
+            if spec is not None and active.spec is not spec:
+                self._spec_changed(active, spec, effects)
             elif dispatched and not active.dispatches:
                 self.withdraw(self.leases.of_run(row.id), effects)
             if priority is not None and active.spec.priority != priority:
@@ -256,6 +296,7 @@ class LeaderState:
             return
         self.sweeps[row.id] = row.job
         self.ended[row.id] = row
+        self.run_ends.append(row)
         if active_before is not None:
             counters = row.counters
             pages = f"{counters.done} {'page' if counters.done == 1 else 'pages'}"
@@ -267,6 +308,26 @@ class LeaderState:
             self.watch.forget_run(old)
         self._end_run(row.id, now, effects)
 
+    def _spec_changed(self, active: ActiveRun, before: JobSpec, effects: MasterEffects) -> None:
+        """Go by the new values of a run at once, here and on its workers."""
+        run, spec = active.row.id, active.spec
+        if spec.politeness != before.politeness or not active.dispatches:
+            self._pace_changed(run, effects)
+        if spec.scope.max_pages != before.scope.max_pages:
+            self.planner.run_freed(run)
+        if spec.scope.max_pages_per_host != before.scope.max_pages_per_host:
+            self.planner.verdicts.limit_changed(run)
+        self._announce(active, effects)
+
+    def _announce(self, active: ActiveRun, effects: MasterEffects) -> None:
+        """Send the run's newest form to the workers that have an older one. Others get it with
+        their first URL of the run."""
+        run = active.row.id
+        for worker in self.roster.workers.values():
+            if worker.present and worker.runs.get(run, active.revision) != active.revision:
+                worker.runs[run] = active.revision
+                effects.append(to_worker(worker, RunConfigs([active.config()])))
+
     def _pace_changed(self, run: int, effects: MasterEffects) -> None:
         """Send the new pace to the run's workers and take back what exceeds it."""
         self.withdraw(self.leases.of_run(run), effects)
@@ -275,6 +336,19 @@ class LeaderState:
                 self.planner.granter.renew_demand(host)
                 self.planner.granter.news[host.id] = None
                 self.planner.wake(host.id)
+
+    def next_feeds(self) -> list[int]:
+        """Return the runs that must still admit items, the one whose turn it is first."""
+        runs = list(self.feeds)
+        if len(runs) > 1:
+            del self.feeds[runs[0]]
+            self.feeds[runs[0]] = None
+        return runs
+
+    def take_run_ends(self) -> list[RunRow]:
+        """Return the runs that have ended since the last call."""
+        ends, self.run_ends = self.run_ends, []
+        return ends
 
     def withdraw(self, leases: Iterable[Lease], effects: MasterEffects) -> None:
         """Ask workers to give back those of these requests that have not started."""
@@ -319,6 +393,23 @@ class LeaderState:
             if run in worker.runs and worker.present:
                 del worker.runs[run]
                 effects.append(to_worker(worker, Cancel([run])))
+                self.cancelled.setdefault(worker.id, {})[run] = now + CANCEL_AGAIN_S
+
+    def cancel_again(
+        self, worker: WorkerInfo, holds: bool, now: float, effects: MasterEffects
+    ) -> None:
+        """Cancel runs that have just ended once more, if the worker holds requests. A run that goes
+        on again, after a retry, is not among them."""
+        ended = self.cancelled.get(worker.id)
+        if ended is None:
+            return
+        due = {run: until for run, until in ended.items() if until > now}
+        due = {run: until for run, until in due.items() if run not in self.runs.active}
+        self.cancelled[worker.id] = due
+        if due and holds:
+            effects.append(to_worker(worker, Cancel(sorted(due))))
+        elif not due:
+            del self.cancelled[worker.id]
 
     def set_drain(self, worker: str, row: DrainRow | None, effects: MasterEffects) -> None:
         """Apply the stored drain of a worker; None: it may get work."""

@@ -38,6 +38,8 @@ from zcrawl.master.events import (
     QueryDone,
     QueryFailed,
     ReplyTo,
+    RetentionChanged,
+    RightsChanged,
     StepDown,
     TakeoverFailed,
 )
@@ -46,6 +48,7 @@ from zcrawl.master.leader import Leader
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import MESSAGE_IGNORED, TAKEOVER_FAILED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
+from zcrawl.model.spec import Retention
 from zcrawl.standalone.shares import Shares
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
@@ -73,15 +76,19 @@ class Master:
         allow_code: bool = False,
         shell: ShellRights = NO_COMMANDS,
         vouches: bool = False,
+        fires: bool = True,
         outputs: OutputRights | None = None,
+        retention: Retention | None = None,
         shares: Shares | None = None,
     ) -> None:
-        """Without `outputs`, jobs may write to the outputs folder only. `shares`: of a standalone
-        node."""
+        """Without `outputs`, jobs may write to the outputs folder only; without `retention`, jobs
+        that say nothing about it keep all their runs. `shares`: of a standalone node."""
         self._shares = shares
         self.me = me
         self._vouches = vouches  # typed URLs open their own hosts (submit.private)
+        self._fires = fires  # schedules start runs (master.firing)
         self._outputs = outputs or OutputRights()
+        self._retention = retention or Retention()
         self._allow_code = allow_code  # jobs may bring a spider's file (submit.code)
         self._shell = shell  # commands that jobs may run
         self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
@@ -125,6 +132,14 @@ class Master:
                 return self._on_takeover_failed(event, error, now)
             case CatalogueSeen():
                 self.catalogue.see(event)
+                return []
+            case RightsChanged(private, code, shell):
+                self._allow_private, self._allow_code = private, code
+                self._shell = shell
+            case RetentionChanged(retention):
+                self._retention = retention
+                if self.leader is not None:
+                    self.leader.state.keep_runs(retention)
                 return []
             case ClientAsked() if (refused := rights.refusal(event)) is not None:
                 return refused
@@ -220,7 +235,12 @@ class Master:
             shell=self._shell,
         )
         self.leader.state.join_master(
-            self.mishaps, self._outputs, vouches=self._vouches, shares=self._shares
+            self.mishaps,
+            self._outputs,
+            self._retention,
+            vouches=self._vouches,
+            fires=self._fires,
+            shares=self._shares,
         )
         self.mishaps.led(now)
         text = f"{self.me} leads in epoch {self.epoch}"

@@ -256,6 +256,7 @@ class Membership:
         self._overdue.hear(info, held, now)
         info.unstarted = {token for token, started in held.items() if not started}
         state.withdraw(state.forbidden_leases(info, now), effects)
+        state.cancel_again(info, bool(held), now, effects)
         lost = state.leases.lost_on_the_way(
             info,
             held,
@@ -271,6 +272,8 @@ class Membership:
             effects.append(
                 Note(ASSIGNMENT_LOST, f"request {lease.row.seq} did not reach {info.id}")
             )
+            if lease.started_at is None:  # else its pace would run ahead with each lost message
+                state.planner.take_back_start(lease.row.host)
             state.give_back(lease)
         if state.roster.heartbeat_reported(info, beat.heard, now):
             self._note_deaf(info, effects)

@@ -11,12 +11,14 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.dispatch.in_flight import NONE, InFlight, by_host, by_run, grouped, in_flight_by_lane
+from zcrawl.dispatch.placement import lacked_by_all
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.runs import ActiveRun
 from zcrawl.dispatch.why import host_queue, task_why, why
 from zcrawl.frontier.frontier import LaneKey
 from zcrawl.master.commits import Commits
 from zcrawl.master.leader_state import LeaderState
+from zcrawl.master.unplaced import unplaced_runs
 from zcrawl.model.reasons.waiting import AWAY, HOURS, IDLE, INHERITED, RETRY
 from zcrawl.model.reasons.waiting import NO_WORKER as NO_WORKER_CODE
 from zcrawl.model.rows import RunRow
@@ -128,6 +130,7 @@ def worker_view(info: WorkerInfo, now: float) -> WorkerView:
         pid=info.pid,
         hostname=info.hostname,
         version=info.version,
+        labels=tuple(sorted(info.labels)),
     )
 
 
@@ -146,7 +149,10 @@ def nodes_view(state: LeaderState, now: float) -> dict[str, Any]:
 def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
     leases = state.leases.of_run(run)
     active = state.runs.active.get(run)
-    missing = "" if active is None or active.waits else lacking_runs(state).get(run, "")
+    missing = ""
+    if active is not None and not active.waits:
+        usable = [info for info in state.roster.workers.values() if info.usable]
+        missing = lacked_by_all(active, usable)
     return LiveRun(
         in_flight=grouped(flights(state), by_run).get(run, NONE),
         workers=sorted({lease.worker.id for lease in leases}),
@@ -165,23 +171,9 @@ def waiting(state: LeaderState, run: int, now: float) -> str:
     return "" if active is None else active.waits or waiting_runs(state, now).get(run, "")
 
 
-def lacking_runs(state: LeaderState) -> dict[int, str]:
-    """Return the runs for which every worker lacks a spider or plugin, and its name."""
-    usable = 0
-    lacking: dict[int, list[str]] = {}
-    for info in state.roster.workers.values():
-        if info.usable:
-            usable += 1
-            for run, what in info.lacks.items():
-                lacking.setdefault(run, []).append(what)
-    return {run: whats[0] for run, whats in lacking.items() if len(whats) == usable}
-
-
 def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
     """Return why runs wait, without those that lack a right."""
-    waits = {
-        run: f"waiting: no live worker has {what} yet" for run, what in lacking_runs(state).items()
-    }
+    waits = {run: f"waiting: {text}" for run, text in unplaced_runs(state).items()}
     usable = any(info.usable for info in state.roster.workers.values())
     if not usable and now >= state.settled_at:
         waits = {

@@ -8,7 +8,8 @@ A client or worker that waits for an answer gets one that names the reason, a fe
 
 Invariants: nothing reaches a machine that `roles.ARRIVALS` does not allow; a request that does is
 marked with the name and role of the key that sent it, whatever its client wrote there, and only a
-master's word for a forwarded request is taken; memory is bounded by the number of listed keys.
+master's word for a forwarded request is taken; a removed key gets nothing but refusals; memory is
+bounded by the number of listed keys.
 
 How often a master answers subscriptions: all of them together, at most once in 100 ms. Pure.
 
@@ -182,6 +183,7 @@ class Border:
         self._requests, self._refusals = Buckets(), Buckets()
         self._logged: dict[tuple[str, Refusal], float] = {}
         self._askers: dict[bytes, str] = {}  # route → key whose answers are counted
+        self._workers: dict[bytes, str] = {}  # route → key of a worker that said HELLO
         self.allow({})
 
     def allow(self, allowed: Mapping[str, AllowedKey]) -> None:
@@ -235,6 +237,20 @@ class Border:
         self._askers[route] = sender.key  # the newest last
         if len(self._askers) > ROUTES_KEPT:
             del self._askers[next(iter(self._askers))]
+
+    def note_worker(self, sender: Sender, route: bytes) -> None:
+        """Remember the route of a worker, to end what it gets when its key is removed."""
+        if sender is LOCAL:
+            return
+        self._workers.pop(route, None)
+        self._workers[route] = sender.key  # the newest last
+        if len(self._workers) > ROUTES_KEPT:
+            del self._workers[next(iter(self._workers))]
+
+    def is_cut_off(self, route: bytes) -> bool:
+        """Return whether the key of this route was removed: it gets nothing more."""
+        key = self._workers.get(route) or self._askers.get(route)
+        return key is not None and not self.sender(key).roles
 
     def answered(self, route: bytes, size: int) -> None:
         """Count an answer: more bytes than a short answer count as extra requests."""

@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from zcrawl.errors import RetryClass
 from zcrawl.model.host import Address, GroupShare, Manner, Number, RobotsFile, Seconds
+from zcrawl.model.reload_report import ReloadReport
 from zcrawl.model.sitemap_request import block_nesting, has_sitemap_prio
 from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.states import Outcome
@@ -38,6 +39,7 @@ class MessageKind(enum.IntEnum):
     RESULT = 5
     BYE = 6
     LINES = 7
+    RELOADED = 8
     WELCOME = 16
     ASSIGN = 17
     ACK = 18
@@ -48,6 +50,7 @@ class MessageKind(enum.IntEnum):
     DRAIN = 23
     CONFIG = 24
     CODE = 25
+    RELOAD = 26
     BEAT = 32
     EVENT = 33
     SNAPSHOT = 34
@@ -170,6 +173,7 @@ class Hello(_Body, frozen=True):
     granted: Annotated[list[tuple[int, int]], _Held] = []
     life: int = 0  # number of its supervisor's life: restarting the node by hand ends its drain
     task_slots: TaskSlots = 0  # tasks without a host at a time; older workers take none
+    labels: Annotated[list[ShortName], Meta(max_length=100)] = []  # by which jobs are placed
 
 
 class Heartbeat(_Body, frozen=True):
@@ -281,6 +285,14 @@ class Bye(_Body, frozen=True):
     reason: ShortText
 
 
+class Reloaded(_Body, frozen=True):
+    """A node has read its configuration again. Also from masters that follow to the leader."""
+
+    request: ShortText  # of the RELOAD that this answers
+    node: HostName  # several worker processes belong to one node
+    report: ReloadReport
+
+
 # ---------------------------------------------------------------- leader → worker
 
 
@@ -372,6 +384,14 @@ class Code(_Body, frozen=True):
     source: bytes
 
 
+class ReloadNode(_Body, frozen=True):
+    """Read the configuration again and answer with RELOADED. Sent again until that comes; the same
+    request is carried out once. To masters it is published, and names them."""
+
+    request: ShortText
+    masters: list[HostName] = []  # empty: the worker that it was sent to
+
+
 # ---------------------------------------------------------------- leader → all
 
 
@@ -418,6 +438,7 @@ Body: TypeAlias = (
     | Reject
     | Result
     | Bye
+    | Reloaded
     | LogRecords
     | Welcome
     | Assign
@@ -429,6 +450,7 @@ Body: TypeAlias = (
     | Drain
     | RunConfigs
     | Code
+    | ReloadNode
     | Beat
     | Event
     | Snapshot
@@ -445,6 +467,7 @@ BODY_TYPES: dict[MessageKind, type[Body]] = {
     MessageKind.RESULT: Result,
     MessageKind.BYE: Bye,
     MessageKind.LINES: LogRecords,
+    MessageKind.RELOADED: Reloaded,
     MessageKind.WELCOME: Welcome,
     MessageKind.ASSIGN: Assign,
     MessageKind.ACK: Ack,
@@ -455,6 +478,7 @@ BODY_TYPES: dict[MessageKind, type[Body]] = {
     MessageKind.DRAIN: Drain,
     MessageKind.CONFIG: RunConfigs,
     MessageKind.CODE: Code,
+    MessageKind.RELOAD: ReloadNode,
     MessageKind.BEAT: Beat,
     MessageKind.EVENT: Event,
     MessageKind.SNAPSHOT: Snapshot,

@@ -56,6 +56,7 @@ ARRIVALS: Final[Mapping[MessageKind, Mapping[Channel, frozenset[KeyRole]]]] = {
     MessageKind.RESULT: {Channel.REPORTS: _WORKER, Channel.CONTROL: _WORKER},
     MessageKind.BYE: _TO_LEADER,
     MessageKind.LINES: {Channel.REPORTS: _WORKER, Channel.PEER_EVENTS: _MASTER},
+    MessageKind.RELOADED: {**_TO_LEADER, Channel.PEER_EVENTS: _MASTER},
     MessageKind.WELCOME: _TO_WORKER,
     MessageKind.ASSIGN: _TO_WORKER,
     MessageKind.ACK: _TO_WORKER,
@@ -66,6 +67,7 @@ ARRIVALS: Final[Mapping[MessageKind, Mapping[Channel, frozenset[KeyRole]]]] = {
     MessageKind.DRAIN: _TO_WORKER,
     MessageKind.CONFIG: _TO_WORKER,
     MessageKind.CODE: _TO_WORKER,
+    MessageKind.RELOAD: {**_TO_WORKER, Channel.PEER_EVENTS: _MASTER},
     MessageKind.BEAT: {
         Channel.WORKER_EVENTS: _MASTER,
         Channel.PEER_EVENTS: _MASTER,

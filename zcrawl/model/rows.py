@@ -106,6 +106,8 @@ class RunRow(msgspec.Struct, frozen=True):
     params: bytes = b""  # JSON; the values that its spec was filled with
     chain: int = 0  # the run that began the chain of dependencies; 0: this one
     missing: int = 0  # of the failed requests: answered with 404 or 410
+    feed_run: int = 0  # the run whose items are its seeds; 0: none
+    feed_at: int | None = None  # items up to this id are admitted; None: nothing is left
 
 
 class JobVersion(msgspec.Struct, frozen=True):
@@ -128,6 +130,10 @@ class DefinitionRow(msgspec.Struct, frozen=True):
     version: int = 1
     owner: str = ""  # who submitted it first
     updated_at: float = 0.0
+    schedule_from: float = 0.0  # UTC; due times and parents count from here on; 0: no [schedule]
+    due_done: float = 0.0  # all due times up to it are dealt with
+    due_held: float | None = None  # a due time that waits until no run of the job is alive
+    due_note: str = ""  # why the last due time started no run, for people
 
 
 class HostRow(msgspec.Struct, frozen=True):

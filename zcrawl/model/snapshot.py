@@ -33,6 +33,7 @@ class WorkerView(WorkerVitals, frozen=True, array_like=False, kw_only=True):
     pid: int = 0
     hostname: str = ""
     version: str = ""
+    labels: tuple[str, ...] = ()
 
 
 # The roles of a master, as displays name them.

@@ -274,12 +274,49 @@ class Retries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_delay: float = 300.0  # seconds; a Retry-After of the server may ask for more
 
 
+class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which workers a job goes to, by their labels."""
+
+    require: tuple[str, ...] = ()  # only workers that have all of these
+    prefer: tuple[str, ...] = ()  # of these, the workers that have most of these
+
+
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A form that is sent once per worker before the first page of its host."""
 
     url: str = ""  # empty: no login
     fields: dict[str, str] = {}  # what is filled in; secrets as ${NAME}
     success: str = ""  # a regular expression that the page behind the login has
+
+
+class After(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A parent: a job whose finished runs start this one."""
+
+    job: str  # its name
+    on: str = "success"  # success | failure | end: which of its finished runs count
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When the job runs by itself. At most one of `cron`, `every` and `at` is given."""
+
+    cron: str = ""
+    timezone: str = "UTC"  # of `cron`, and of times without an offset
+    every: str = ""  # a duration: 90s, 15m, 1h30m, 2d
+    at: str = ""  # one time: 2026-12-01T03:00
+    start: str = ""  # no due time before it
+    end: str = ""  # no due time after it
+    jitter: str = ""  # a duration; each run starts up to that much later than it is due
+    overlap: str = ""  # skip | queue | cancel | allow; empty: skip, and `queue` for parents
+    catch_up: str = "none"  # none | last | all: due times that nobody was there for
+    after: tuple[After, ...] = ()
+    after_mode: str = "all"  # all | any
+
+
+class SeedsFrom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The items of another job's run as seeds."""
+
+    job: str = ""  # its name; empty: no such seeds
+    field: str = "url"  # the field of each item that is a seed
 
 
 class OutputSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -313,8 +350,8 @@ FAIL_ABOVE: Final = 0.5
 class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which ended runs of the job are kept; a run beyond one of the limits is removed."""
 
-    keep_runs: int | None = None  # the newest; None: no limit by number
-    keep_days: float | None = None  # since their end; None: no limit by age
+    keep_runs: int | None = None  # the newest; None: what the masters say; 0: no limit
+    keep_days: float | None = None  # since their end; None: what the masters say; 0: no limit
     archive: str = ""  # s3://bucket/prefix or a folder: runs are written there before
     archive_format: str = "jsonl"  # jsonl | parquet
 
@@ -370,9 +407,13 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tags: tuple[str, ...] = ()  # words that jobs are grouped by
     priority: int = 0  # -100 to 100; higher goes first
     concurrency: int = 0  # tasks without a host at the same time; 0: as many as workers take
-    timeout: float = 0.0  # seconds for one task; 0: fetch.timeout
+    timeout: float = 0.0  # seconds for one task; 0: fetch.timeout, or shell.timeout
     expires: float = 0.0  # seconds after which a run starts nothing more; 0: never
     retry: Retries = Retries()
+    placement: Placement = Placement()
+    params: dict[str, str] = {}  # default values; ${params.key} in other values of the spec
+    schedule: Schedule = Schedule()
+    seeds_from: SeedsFrom = SeedsFrom()
     scope: Scope = Scope()
     politeness: Politeness = Politeness()
     traps: Traps = Traps()

@@ -1,7 +1,8 @@
 """The writers of formats whose files are records, one after the other: JSON lines, CSV, WARC.
 
-Each makes the bytes that follow in a file. `files.growing` puts them into output files, `cli.rows`
-into exports; `model.formats` names the classes. Pure: bodies of archives come from `body_of`.
+Each makes the bytes that follow in a file. `files.growing` puts them into output files,
+`files.exports` into exports; `model.formats` names the classes. Pure: bodies of archives come from
+`body_of`.
 """
 
 from __future__ import annotations

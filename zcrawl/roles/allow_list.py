@@ -11,7 +11,7 @@ from zcrawl.mesh.security import AllowedKey
 from zcrawl.mesh.sockets.keys import AllowList
 from zcrawl.runtime.loop import TASK_FAILED, in_full
 
-LOOK_AGAIN_S: Final = 2.0
+LOOK_AGAIN_S: Final = 0.5  # a removed key is cut off within 2 s
 
 
 async def follow_allow_list(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zcrawl.coord.ports import Coordinator, MemberRole, Sighting
     from zcrawl.fetch.keyring import JobRights
     from zcrawl.mesh.security import MeshKeys
+    from zcrawl.model.spec import Retention
     from zcrawl.store.ports import Store
 
 
@@ -90,6 +91,14 @@ def job_rights(config: Config, *, owner: bool) -> JobRights:
     shell = config.worker.shell
     rights = ShellRights(shell.any, shell.allow, shell.env, shell.folders)
     return JobRights(owner, config.worker.tls_files, hosts, rights, commands)
+
+
+def retention_defaults(config: Config) -> Retention:
+    """Return which runs are kept of jobs that do not say it."""
+    from zcrawl.model.spec import Retention
+
+    section = config.retention
+    return Retention(section.keep_runs or None, section.keep_days or None, section.archive)
 
 
 async def find_masters(config: Config) -> list[Endpoints]:

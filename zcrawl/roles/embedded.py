@@ -2,6 +2,9 @@
 
 Wiring only. The order of starting: names of sockets, lock, workers (they load longest), database,
 leadership, sockets. `__aexit__` stops in the opposite order.
+
+With `follow_config` a changed configuration is applied while the cluster runs (`live_config`), as
+on the nodes of a cluster: `zcrawl up` does so, a `crawl` ends before anybody would change a file.
 """
 
 from __future__ import annotations
@@ -10,28 +13,36 @@ import asyncio
 import contextlib
 import gc
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from zcrawl.config_changes import Changes, KeyUse, NodeKind
 from zcrawl.coord.agents.local_lock import FileLock
 from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, StoreError, UnreachableError
 from zcrawl.fetch.keyring import JobRights
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.model.log_event import SETTINGS_NOT_KEPT
 from zcrawl.model.reasons.cluster import NO_LEADER, WORKERS_FAIL
+from zcrawl.model.reload_report import ReloadReport
 from zcrawl.model.snapshot import EmbeddedSnapshot, OutputTrouble, OutputTroubles
+from zcrawl.model.spec import Retention
 from zcrawl.model.states import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
+from zcrawl.roles.cluster import job_rights, retention_defaults
+from zcrawl.roles.live_config import LiveConfig
 from zcrawl.roles.task_slots import default_task_slots
 from zcrawl.roles.vouching import Vouching
+from zcrawl.roles.worker_files import SETTINGS, SettingsFile, SettingsNote, live_settings
 from zcrawl.runtime import clock
 from zcrawl.runtime.files import make_private_folder, tighten
+from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.nursery import Nursery
 from zcrawl.runtime.supervisor import Supervisor, new_incarnation
 from zcrawl.runtime.watchdog import STUCK_CPU_S
@@ -40,8 +51,10 @@ from zcrawl.submit.output_rights import OutputRights
 from zcrawl.telemetry.logs.files import EventLog, rotate
 
 if TYPE_CHECKING:
+    from zcrawl.config import Config
     from zcrawl.master.driver.loop import MasterLoop
     from zcrawl.master.driver.outputs import OutputLoop
+    from zcrawl.master.driver.retention import RetentionLoop
 
 WORKER_MODULE: Final = "zcrawl.roles.worker_main"
 OWNER: Final = JobRights(owner=True)
@@ -61,13 +74,16 @@ class EmbeddedCluster:
         *,
         slots: int = 32,
         task_slots: int = 0,
+        labels: Sequence[str] = (),
         rate: float = 0.0,
         bandwidth: float = 0.0,
         rights: JobRights = OWNER,
         outputs: OutputRights | None = None,
+        retention: Retention | None = None,
         stuck_after: float = STUCK_CPU_S,
         blobs: str = "",
         pause_unfinished: bool = False,
+        fires: bool = False,
         takeover_timeout_s: float = 10.0,
         nursery: Nursery | None = None,
         shares: Shares | None = None,
@@ -81,6 +97,7 @@ class EmbeddedCluster:
         self._worker = {
             "slots": slots,
             "task_slots": task_slots or default_task_slots(workers),
+            "labels": list(labels),
             "rate": rate,
             "bandwidth": bandwidth,
             "stuck_after": stuck_after,
@@ -88,7 +105,9 @@ class EmbeddedCluster:
         }
         self._rights = rights
         self._output_rights = outputs or OutputRights(owner=True)
+        self._retention = retention or Retention()
         self._pause_unfinished = pause_unfinished
+        self._fires = fires  # schedules start runs
         self._takeover_timeout_s = takeover_timeout_s
         self._nursery = nursery
         self._shares = shares
@@ -97,7 +116,14 @@ class EmbeddedCluster:
         self._stack = contextlib.AsyncExitStack()
         self._master: MasterLoop | None = None
         self._outputs: OutputLoop | None = None
+        self._removing: RetentionLoop | None = None
         self._supervisor: Supervisor | None = None
+        self._log: EventLog | None = None
+        self._spec: dict[str, Any] = {}
+        self._live: LiveConfig | None = None
+        self._settings = SettingsFile(data / SETTINGS)
+        self._renewal: asyncio.Task[None] | None = None
+        self._renew_again = False
 
     async def __aenter__(self) -> EmbeddedCluster:
         try:
@@ -124,19 +150,24 @@ class EmbeddedCluster:
         stack.callback(lock.release)
         tighten(data / name for name in (place.LOG, place.WORKER_ERRORS))
         rotate(data / place.LOG)
-        log = EventLog(data / place.LOG, place.MASTER)
+        level = str(self._worker.get("log_level", ""))
+        log = EventLog(data / place.LOG, place.MASTER, level=level)
         stack.callback(log.close)
         if warning:
             log("data_folder_open", warning)
         endpoints, temporary = place.make_endpoints(data)
         stack.callback(place.remove_mesh_file, data, endpoints, temporary)
 
-        spec = {
+        self._log = log
+        spec = self._spec = {
             **self._worker,
             "masters": [endpoints],
             "log": str(data / place.LOG),
             "blobs": self._blobs,
+            "settings_file": str(self._settings.path) if self._live is not None else "",
         }
+        with contextlib.suppress(OSError):  # of an earlier life: its values may be old
+            self._settings.path.unlink()
         supervisor = Supervisor(
             WORKER_MODULE,
             self._ids,
@@ -153,6 +184,9 @@ class EmbeddedCluster:
         gc.freeze()  # what is loaded stays: later collections need not look at it
         gc.set_threshold(*GC_THRESHOLDS)
         place.write_mesh_file(data, endpoints)
+        if self._live is not None:
+            following = supervised(self._live.follow(), "configuration", log)
+            stack.callback(following.cancel)
         # The workers end first, so that the master still receives their reports.
         stack.push_async_callback(self._stop_workers)
 
@@ -171,8 +205,10 @@ class EmbeddedCluster:
         from zcrawl.store.sql import light
 
         light.load()
+        from zcrawl.master.driver.archive import archive_places
         from zcrawl.master.driver.loop import MasterLoop, MasterProcess
         from zcrawl.master.driver.outputs import OutputLoop
+        from zcrawl.master.driver.retention import RetentionLoop
         from zcrawl.master.driver.store_threads import StoreThreads
         from zcrawl.master.events import Elected
         from zcrawl.master.master import Master
@@ -194,7 +230,9 @@ class EmbeddedCluster:
                 allow_code=True,
                 shell=self._rights.shell,
                 vouches=True,
+                fires=self._fires,
                 outputs=self._output_rights,
+                retention=self._retention,
                 shares=self._shares,
             ),
             mesh,
@@ -208,7 +246,9 @@ class EmbeddedCluster:
                 rss_bytes=clock.rss_bytes,
                 cpu_percent=clock.CpuMeter().percent,
                 on_applied=lambda: outputs.committed(),
+                on_prune=lambda job: retention.prune(job),
                 prepare=Vouching(log).prepare,
+                reload=self._reload,
             ),
         )
         stack.callback(master.close)
@@ -223,6 +263,18 @@ class EmbeddedCluster:
             alone=True,
         )
         stack.push_async_callback(outputs.close)
+        retention = RetentionLoop(
+            store,
+            master.ask,
+            lambda: master.machine.epoch,
+            master.note,
+            archive_places(data, data, self._output_rights, self._retention.archive),
+            clock.utc,
+            defaults=self._retention,
+            master=place.MASTER,
+        )
+        stack.push_async_callback(retention.close)
+        self._removing = retention
         self._master, self._outputs = master, outputs
         try:
             async with asyncio.timeout(LEAD_TIMEOUT_S):
@@ -234,6 +286,7 @@ class EmbeddedCluster:
         if self._pause_unfinished:
             await self._pause()
         outputs.start()
+        retention.start()
         master.listen()
 
     async def _pause(self) -> None:
@@ -243,6 +296,82 @@ class EmbeddedCluster:
                 args = {"ref": str(row.job), "action": "pause", "run": row.run}
                 with contextlib.suppress(RefusedError):  # it has ended meanwhile
                     await self.ask("act", args)
+
+    # ------------------------------------------------------------ configuration
+
+    def follow_config(
+        self, config: Config, read: Callable[[], Config], files: Sequence[str]
+    ) -> None:
+        """Apply changes of the configuration while this runs. Call it before `async with`."""
+        self._worker |= {"labels": config.worker.labels, "log_level": config.log.level}
+        self._live = LiveConfig(
+            config,
+            NodeKind.EMBEDDED,
+            read=read,
+            files=files,
+            log=self._note_config,
+            apply=self._apply,
+        )
+
+    def reload(self) -> None:
+        """Read the configuration again, after SIGHUP."""
+        self._reload("")
+
+    def _reload(self, request: str) -> ReloadReport:
+        return ReloadReport() if self._live is None else self._live.reload(request)
+
+    def _note_config(self, name: str, detail: str) -> None:
+        if self._log is not None:
+            self._log(name, detail)
+
+    def _apply(self, changes: Changes) -> None:
+        config, worker = changes.config, changes.config.worker
+        assert self._log is not None and self._supervisor is not None
+        self._log.configure(as_text=False, level=config.log.level)
+        self._output_rights.allow(config.outputs.allow)
+        self._keep_runs(retention_defaults(config))
+        self._spec = {
+            **self._spec,
+            "slots": worker.slots,
+            "task_slots": worker.task_slots or default_task_slots(len(self._ids)),
+            "rate": worker.rate,
+            "bandwidth": worker.bandwidth,
+            "stuck_after": worker.stuck_after,
+            "rights": job_rights(config, owner=True),
+            "labels": worker.labels,
+            "log_level": config.log.level,
+        }
+        self._supervisor.use(self._spec)
+        settings = msgspec.structs.replace(live_settings(config), log_text=False)
+        try:
+            self._settings.write(SettingsNote(settings, place.MASTER))
+        except OSError as error:  # the workers keep the values they have until they end
+            self._log(SETTINGS_NOT_KEPT, f"{self._settings.path}: {error.strerror}")
+        if KeyUse.RENEWED in changes.uses:
+            self._renew_again = True
+            if self._renewal is None:
+                self._renewal = supervised(self._renew(), "renew", self._log)
+                self._stack.callback(self._renewal.cancel)
+
+    def _keep_runs(self, retention: Retention) -> None:
+        from zcrawl.master.driver.archive import archive_places
+        from zcrawl.master.events import RetentionChanged
+
+        self._retention = retention
+        if self._master is None or self._removing is None:
+            return  # it starts with these values
+        self._master.handle(RetentionChanged(retention))
+        places = archive_places(self._data, self._data, self._output_rights, retention.archive)
+        self._removing.configure(retention, places)
+
+    async def _renew(self) -> None:
+        assert self._supervisor is not None
+        try:
+            while self._renew_again:  # it may change while processes are replaced
+                self._renew_again = False
+                await self._supervisor.renew(self._spec)
+        finally:
+            self._renewal = None
 
     # ------------------------------------------------------------ what commands use
 

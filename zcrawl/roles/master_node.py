@@ -3,6 +3,9 @@
 Wiring only. The order of starting: database (waits and logs while it is away), sockets,
 coordinator. The order of stopping: the machine gives up its leadership and releases the lock, so
 that another master can lead while this one still closes its resources.
+
+A changed configuration (`live_config`) changes the rights of jobs, the places of outputs and the
+log at once. Addresses, servers and keys need a restart, during which another master leads.
 """
 
 from __future__ import annotations
@@ -10,17 +13,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, assert_never
 
 from zcrawl import __version__
 from zcrawl.config import Config
+from zcrawl.config_changes import Changes, NodeKind
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, StoreError, StoreUnavailable
 from zcrawl.master import events as m
+from zcrawl.master.driver.archive import ArchivePlaces, archive_places
 from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.outputs import OutputLoop
+from zcrawl.master.driver.retention import RetentionLoop
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.mesh.address import TcpAddress, advertised, parse_endpoint
@@ -29,10 +35,12 @@ from zcrawl.mesh.security import check_bind
 from zcrawl.mesh.sockets.keys import AllowList
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.peers import ZmqPeers
+from zcrawl.model.spec import Retention
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.roles import cluster
 from zcrawl.roles.allow_list import follow_allow_list
 from zcrawl.roles.blobs import blobs_place, body_getter, in_loop
+from zcrawl.roles.live_config import LiveConfig
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import OUTPUTS
 from zcrawl.runtime import clock
@@ -61,8 +69,11 @@ class MasterNode:
         coordinator: coord.Coordinator,
         open_store: Callable[[], Store],
         look: Look | None = None,
+        read: Callable[[], Config] | None = None,
+        files: Sequence[str] = (),
     ) -> None:
-        """Create the node; `look` reads the registered masters, to check that the name is free."""
+        """Create the node; `look` reads the registered masters, to check that the name is free.
+        `read` reads the configuration again, which is in `files`."""
         self.id = cluster.node_id(config)
         self._config = config
         self._log = log
@@ -71,8 +82,18 @@ class MasterNode:
         self._open_store = open_store
         self._look = look
         self._allow = AllowList(Path(config.mesh.allow_file)) if config.mesh.allow_file else None
+        self._rights = OutputRights(config.outputs.allow)
+        self._live = LiveConfig(
+            config,
+            NodeKind.MASTER,
+            read=read or (lambda: config),
+            files=files,
+            log=log,
+            apply=self._apply,
+        )
         self._failure: ConfigError | None = None
         self._stop = asyncio.Event()
+        self._master: MasterLoop | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         self._stop = stop
@@ -81,7 +102,7 @@ class MasterNode:
             data = Path(self._config.data.dir)
             bodies = blobs_place(self._config, data, cluster=True)
             keys = cluster.master_keys(self._config)
-            endpoints = self._endpoints()
+            endpoints = self._bound = self._endpoints()
             check_bind(endpoints, keys, self._config.mesh.insecure)
             incarnation = new_incarnation()
             allowed = self._allow.poll() if self._allow is not None else None
@@ -94,15 +115,16 @@ class MasterNode:
                 return
             store = StoreThreads(database, self._log)
             stack.push_async_callback(store.close)
-            rights = OutputRights(self._config.outputs.allow)
             outputs = Path(self._config.outputs.dir or data / OUTPUTS)
-            self._master = MasterLoop(
+            defaults = cluster.retention_defaults(self._config)
+            master = self._master = MasterLoop(
                 Master(
                     self.id,
-                    allow_private=self._config.cluster.allow_private or _is_local(endpoints),
+                    allow_private=self._allows_private(self._config),
                     allow_code=self._config.cluster.allow_code,
                     shell=of_masters(self._config.cluster.allow_shell),
-                    outputs=rights,
+                    outputs=self._rights,
+                    retention=defaults,
                 ),
                 self._mesh,
                 store,
@@ -115,34 +137,51 @@ class MasterNode:
                     rss_bytes=clock.rss_bytes,
                     cpu_percent=clock.CpuMeter().percent,
                     on_applied=lambda: self._outputs.committed(),
+                    on_prune=lambda job: self._retention.prune(job),
                     on_step_down=self._resign,
+                    reload=self._live.reload,
                 ),
                 self._peers,
             )
-            stack.callback(self._master.close)
+            stack.callback(master.close)
             self._outputs = OutputLoop(
                 store,
-                lambda: self._master.machine.epoch,
-                self._master.note,
-                OutputPlaces(data, outputs, rights, shared=self._config.outputs.shared),
+                lambda: master.machine.epoch,
+                master.note,
+                OutputPlaces(data, outputs, self._rights, shared=self._config.outputs.shared),
                 clock.utc,
-                body_getter(bodies, in_loop(self._master.note)),
+                body_getter(bodies, in_loop(master.note)),
                 master=self.id,
                 alone=False,
             )
             stack.push_async_callback(self._outputs.close)
             self._outputs.start()
+            self._outputs_folder = outputs
+            self._retention = RetentionLoop(
+                store,
+                master.ask,
+                lambda: master.machine.epoch,
+                master.note,
+                self._archive_places(defaults),
+                clock.utc,
+                defaults=defaults,
+                master=self.id,
+            )
+            stack.push_async_callback(self._retention.close)
+            self._retention.start()
             if self._allow is not None:
                 following = follow_allow_list(self._allow, self._mesh.allow, self._log)
                 stack.callback(supervised(following, "allow list", self._log).cancel)
+            looking = supervised(self._live.follow(), "configuration", self._log)
+            stack.callback(looking.cancel)
             me = self._member(incarnation)
-            self._master.handle(m.CatalogueSeen(own=me.endpoints))
-            self._master.listen()
+            master.handle(m.CatalogueSeen(own=me.endpoints))
+            master.listen()
             if self._look is not None:
                 await require_free([self.id], coord.MemberRole.MASTER, self._look, stop)
             self._coordinator.start(me, self._on_coordination)
             await self._serve()
-            self._master.handle(m.Deposed("this master is leaving"))
+            master.handle(m.Deposed("this master is leaving"))
             await self._coordinator.close()
         if self._failure is not None:
             raise self._failure
@@ -196,6 +235,7 @@ class MasterNode:
         self._notify.stopping()
 
     def _condition(self) -> coord.Condition:
+        assert self._master is not None
         leader = self._master.machine.leader
         if leader is None:
             follower = self._master.machine.follower
@@ -204,11 +244,10 @@ class MasterNode:
         workers = sum(info.present for info in leader.state.roster.workers.values())
         return coord.Condition(note=f"leader, epoch {leader.state.epoch}, {workers} workers")
 
-    def reload(self, config: Config) -> None:
-        """Read the allow-list now, after SIGHUP. Other settings (addresses, servers, keys) need a
-        restart, during which another master leads.
-        """
+    def reload(self) -> None:
+        """Read the configuration and the list of allowed keys again, after SIGHUP."""
         self._notify.reloading()
+        self._live.reload()
         if self._allow is not None:
             try:
                 allowed = self._allow.poll()
@@ -219,12 +258,39 @@ class MasterNode:
                     self._mesh.allow(allowed)
         self._notify.ready(f"{self.id}: read its files again")
 
+    def _apply(self, changes: Changes) -> None:
+        config = self._config = changes.config
+        self._log.configure(as_text=config.log.format == "text", level=config.log.level)
+        self._rights.allow(config.outputs.allow)
+        if self._master is not None:  # else it starts with these rights
+            self._master.handle(
+                m.RightsChanged(
+                    self._allows_private(config),
+                    config.cluster.allow_code,
+                    of_masters(config.cluster.allow_shell),
+                )
+            )
+            defaults = cluster.retention_defaults(config)
+            self._master.handle(m.RetentionChanged(defaults))
+            self._retention.configure(defaults, self._archive_places(defaults))
+
+    def _archive_places(self, defaults: Retention) -> ArchivePlaces:
+        data, shared = Path(self._config.data.dir), self._config.outputs.shared
+        outputs, archive = self._outputs_folder, defaults.archive
+        return archive_places(data, outputs, self._rights, archive, shared=shared)
+
+    def _allows_private(self, config: Config) -> bool:
+        """Return whether jobs may reach private addresses: also if only this machine's own users
+        reach the masters."""
+        return config.cluster.allow_private or _is_local(self._bound)
+
     def _resign(self, reason: str) -> None:
         self._log("step_down", reason)
         self._coordinator.resign()
 
     def _on_coordination(self, event: coord.CoordEvent) -> None:
         master = self._master
+        assert master is not None
         match event:
             case coord.Elected(hint, alone):
                 self._tell("elected", f"{self.id} holds the lock, index {hint}")

@@ -118,7 +118,7 @@ class StandaloneNode:
             if error.code != NAME_EXISTS:
                 raise
             again = f"to replace it: zcrawl submit {job.name} --update"
-            self._log("job_kept", f"{job.name} is stored already and continues; {again}")
+            self._log("job_kept", f"{job.name} is stored already, and continues; {again}")
             return
         self._log("job_submitted", f"{job.name}: run {reply['run']}")
 

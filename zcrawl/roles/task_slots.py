@@ -13,4 +13,4 @@ PER_CORE: Final = 4
 
 def default_task_slots(processes: int) -> int:
     """Return the share of one of this machine's worker processes: 4 tasks per core together."""
-    return max(1, PER_CORE * (os.cpu_count() or 1) // max(1, processes))
+    return max(1, PER_CORE * len(os.sched_getaffinity(0)) // max(1, processes))

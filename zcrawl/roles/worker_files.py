@@ -3,6 +3,10 @@
 - The list of masters that a worker's processes connect to. The supervising process, which talks to
   Consul, writes it, and the workers read it. It stays on disk, so a worker that starts while Consul
   is away finds the last known masters.
+- The live settings: what a worker's processes take over while they run. The supervising process
+  writes them when the configuration changes, with the report of the last reload.
+- The request of a reload: a worker's process writes it when the leader asks for one, because only
+  the supervising process reads the configuration.
 - The pulse: a worker touches a file of its own every second, so the supervising process sees that
   its event loop works. Only a change of the file's time counts, not its value, so a clock that is
   set does no harm.
@@ -12,22 +16,41 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.runtime.files import replace_durably
+from zcrawl.model.reload_report import ReloadReport
+from zcrawl.runtime.files import replace_durably, replace_file
+
+if TYPE_CHECKING:
+    from zcrawl.config import Config
 
 FILE: Final = "masters.json"
+REQUEST_MOST: Final = 100  # characters of a request's id
 MOST_REMEMBERED: Final = 16  # masters that left; each costs one connection attempt a second
 
 
-class MastersFile:
+class WatchedFile:
+    """A file that one process replaces and others look at."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._mark: tuple[int, int] | None = None
 
+    def changed(self) -> bool:
+        """Return whether the file was written since the last call. Cheap enough for each second."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return False
+        mark = (status.st_ino, status.st_mtime_ns)
+        changed, self._mark = mark != self._mark, mark
+        return changed
+
+
+class MastersFile(WatchedFile):
     def remember(self, masters: list[Endpoints]) -> None:
         """Write the registered masters, followed by some earlier ones."""
         current = {endpoints.master: endpoints for endpoints in masters}
@@ -45,15 +68,62 @@ class MastersFile:
         except (OSError, msgspec.MsgspecError):
             return []
 
-    def changed(self) -> bool:
-        """Return whether the file was written since the last call. Cheap enough for each second."""
+
+class LiveSettings(msgspec.Struct, frozen=True):
+    """The values that a running worker process takes over."""
+
+    slots: int
+    rate: float
+    bandwidth: float
+    labels: tuple[str, ...]
+    log_level: str
+    log_text: bool
+
+
+def live_settings(config: Config) -> LiveSettings:
+    worker, log = config.worker, config.log
+    return LiveSettings(
+        worker.slots, worker.rate, worker.bandwidth, worker.labels, log.level, log.format == "text"
+    )
+
+
+class SettingsNote(msgspec.Struct, frozen=True):
+    """The content of the file of live settings."""
+
+    settings: LiveSettings
+    node: str  # the supervising process
+    request: str = ""  # of the last reload over the mesh
+    report: ReloadReport = ReloadReport()  # of that reload
+
+
+SETTINGS: Final = "settings.json"
+RELOAD_REQUEST: Final = "reload.request"
+
+
+class SettingsFile(WatchedFile):
+    def write(self, note: SettingsNote) -> None:
+        replace_file(self.path, msgspec.json.encode(note))
+
+    def read(self) -> SettingsNote | None:
+        """Return the settings; None if the file is missing or unreadable."""
         try:
-            status = self.path.stat()
+            return msgspec.json.decode(self.path.read_bytes(), type=SettingsNote)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+
+class ReloadRequests(WatchedFile):
+    """The file by which a worker process asks its supervisor for a reload."""
+
+    def ask(self, request: str) -> None:
+        replace_file(self.path, request.encode())
+
+    def take(self) -> str:
+        """Return the newest request; empty: none."""
+        try:
+            return self.path.read_text(errors="replace")[:REQUEST_MOST]
         except OSError:
-            return False
-        mark = (status.st_ino, status.st_mtime_ns)
-        changed, self._mark = mark != self._mark, mark
-        return changed
+            return ""
 
 
 PULSE_S: Final = 1.0

@@ -20,6 +20,7 @@ import msgspec
 from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model.reasons.waiting import DRAINED as WORKER_DRAINED
+from zcrawl.model.reload_report import ReloadReport, refused
 from zcrawl.runtime.files import keep_private
 from zcrawl.runtime.parent import DRAINED, REFUSED, end_with_parent
 from zcrawl.runtime.watchdog import STUCK_CPU_S, Watchdog
@@ -28,6 +29,10 @@ from zcrawl.text.terminal import shown
 if TYPE_CHECKING:
     from zcrawl.mesh.security import MeshKeys
     from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
+    from zcrawl.roles.worker_files import LiveSettings, ReloadRequests, SettingsFile
+    from zcrawl.telemetry.logs.files import EventLog
+    from zcrawl.worker.driver.loop import WorkerLoop
+    from zcrawl.worker.pipeline.pipeline import Pipeline
 
 FAILED = 1
 # Modules that a worker will need; `run_worker` imports those that are not loaded yet.
@@ -40,6 +45,8 @@ MODULES = (
     "zcrawl.worker.pipeline.pipeline",
     "zcrawl.worker.driver.loop",
 )
+SETTINGS_LOOK_S = 1.0
+RELOAD_LOOK_S = 0.1
 GC_THRESHOLDS = (20_000, 20, 50)  # a page makes thousands of objects, and hardly any cycle
 
 
@@ -69,6 +76,10 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     closed: list[str] = []  # files that no spider may read
     stuck_after: float = STUCK_CPU_S  # seconds of CPU time in which the loop does not turn
     after: str = ""  # how the process before this one ended, if it was not asked to
+    labels: tuple[str, ...] = ()  # by which jobs are placed
+    log_level: str = ""
+    settings_file: str = ""  # read every second, because the configuration can change
+    reload_file: str = ""  # where a reload is asked for
 
 
 def load() -> None:
@@ -117,7 +128,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
 
     clock.raise_file_limit()
     place = spec.log_fd if spec.log_fd >= 0 else Path(spec.log)
-    log = EventLog(place, spec.id, as_text=spec.log_text)
+    log = EventLog(place, spec.id, as_text=spec.log_text, level=spec.log_level)
     machine = WorkerMachine(
         spec.id,
         spec.incarnation,
@@ -128,6 +139,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         pid=os.getpid(),
         replaces=spec.replaces,
         life=spec.life,
+        labels=spec.labels,
     )
     engines = Engines(log)
     watchdog = Watchdog(spec.stuck_after)
@@ -151,6 +163,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             lines=log.take_lines,
             after=spec.after,
             alive=watchdog.feed,
+            reload=lambda request: config.ask(request),
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
         engines.shared("http")
@@ -162,13 +175,16 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             closed=spec.closed,
         )
         pipeline = Pipeline(worker, engines.of, clock.now, clock.utc, settings)
+        config = _NodeConfig(spec, worker, pipeline, log)
         gc.freeze()  # later collections need not examine loaded modules
         gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(_follow_supervisor(spec, mesh), name="supervisor")
+            following = group.create_task(config.follow(), name="configuration")
             reason = await worker.run(pipeline)
             looking.cancel()
+            following.cancel()
         await engines.aclose()
     return reason, REFUSED if worker.refused else DRAINED if reason == WORKER_DRAINED else FAILED
 
@@ -179,6 +195,62 @@ def _keys(spec: WorkerSpec) -> MeshKeys | None:
     from zcrawl.mesh.sockets.keys import read_mesh_keys
 
     return read_mesh_keys(Path(spec.key_file), spec.server_key)
+
+
+class _NodeConfig:
+    """What the supervising process lets this one take over from the configuration."""
+
+    def __init__(
+        self, spec: WorkerSpec, worker: WorkerLoop, pipeline: Pipeline, log: EventLog
+    ) -> None:
+        self._spec, self._worker, self._pipeline, self._log = spec, worker, pipeline, log
+        self._file: SettingsFile | None = None
+        self._requests: ReloadRequests | None = None
+        if spec.settings_file:  # not in a `crawl`, which starts sooner without these modules
+            from zcrawl.roles.worker_files import ReloadRequests, SettingsFile
+
+            self._file = SettingsFile(Path(spec.settings_file))
+            self._requests = ReloadRequests(Path(spec.reload_file)) if spec.reload_file else None
+        self._asked = asyncio.Event()
+        self._request = ""  # of the leader, without an answer yet
+
+    def ask(self, request: str) -> None:
+        """Ask the supervising process for a reload. A cluster in one process needs no answer: its
+        master has read the configuration."""
+        if self._requests is None:
+            self._worker.reloaded(request, "", ReloadReport())
+            return
+        try:
+            self._requests.ask(request)
+        except OSError as error:
+            report = refused(f"{self._spec.reload_file} cannot be written: {error.strerror}")
+            self._worker.reloaded(request, self._spec.id, report)
+            return
+        self._request = request
+        self._asked.set()
+
+    async def follow(self) -> None:
+        """Look at the file of live settings: once a second, more often while a reload is awaited.
+        Only changed values are applied."""
+        if self._file is None:
+            return
+        while True:
+            if self._file.changed() and (note := self._file.read()) is not None:
+                self._apply(note.settings)
+                if self._request and note.request == self._request:
+                    self._worker.reloaded(note.request, note.node, note.report)
+                    self._request = ""
+            if self._request:
+                await asyncio.sleep(RELOAD_LOOK_S)
+                continue
+            self._asked.clear()
+            with contextlib.suppress(TimeoutError):  # time to look again
+                await asyncio.wait_for(self._asked.wait(), SETTINGS_LOOK_S)
+
+    def _apply(self, settings: LiveSettings) -> None:
+        self._log.configure(as_text=settings.log_text, level=settings.log_level)
+        self._pipeline.limit(settings.rate, settings.bandwidth)
+        self._worker.change_settings(settings.slots, settings.labels)
 
 
 async def _follow_supervisor(spec: WorkerSpec, mesh: ZmqWorkerMesh) -> None:

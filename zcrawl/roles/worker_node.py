@@ -4,6 +4,11 @@ masters, and watch them.
 Wiring only. This process talks to Consul and fetches nothing. Its children, one for each core,
 fetch and do not use Consul. A child is healthy while its process is alive and its loop works. After
 SIGTERM, all requests in progress are finished and reported, then all processes end.
+
+A changed configuration (`live_config`) reaches the children in two ways. Limits, labels and the log
+level go into the file of live settings, which they look at every second. For other values, such as
+keys, the children are replaced one by one, each after it has finished its requests. Only this
+process reads the configuration; a child that the leader asks for a reload leaves a request here.
 """
 
 from __future__ import annotations
@@ -17,18 +22,31 @@ from typing import Any, Final, assert_never
 
 from zcrawl import __version__
 from zcrawl.config import Config
+from zcrawl.config_changes import Changes, KeyUse, NodeKind
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, ZcrawlError
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.model.log_event import DRAIN_TIMEOUT, MASTERS_NOT_KEPT
+from zcrawl.model.log_event import DRAIN_TIMEOUT, MASTERS_NOT_KEPT, SETTINGS_NOT_KEPT
 from zcrawl.model.reasons.cluster import WORKERS_FAIL
+from zcrawl.model.reload_report import ReloadReport
 from zcrawl.roles import cluster
 from zcrawl.roles.blobs import blobs_place
 from zcrawl.roles.embedded import WORKER_MODULE
+from zcrawl.roles.live_config import LiveConfig
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import WORKER_ERRORS
 from zcrawl.roles.task_slots import default_task_slots
-from zcrawl.roles.worker_files import FILE, MastersFile, Pulses
+from zcrawl.roles.worker_files import (
+    FILE,
+    RELOAD_REQUEST,
+    SETTINGS,
+    MastersFile,
+    Pulses,
+    ReloadRequests,
+    SettingsFile,
+    SettingsNote,
+    live_settings,
+)
 from zcrawl.runtime import clock
 from zcrawl.runtime import lives as lives_files
 from zcrawl.runtime.loop import TASK_FAILED, in_full, supervised
@@ -55,9 +73,11 @@ class WorkerNode:
         coordinator: Callable[[], coord.Coordinator] | None,
         look: Look | None = None,
         closed: Sequence[str] = (),
+        read: Callable[[], Config] | None = None,
     ) -> None:
         """Create the node. `look` reads the registered workers, to check that the names are free.
-        `closed` are further files that no spider may read, such as the configuration."""
+        `closed` are further files that no spider may read: those of the configuration, which
+        `read` reads again."""
         self.id = cluster.node_id(config)
         self.ids = (
             [self.id] if processes == 1 else [f"{self.id}-{n}" for n in range(1, processes + 1)]
@@ -76,6 +96,19 @@ class WorkerNode:
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
         self._renewal: asyncio.Task[None] | None = None
+        self._renew_again = False
+        self._supervises = False  # before that, processes are started with the newest values
+        self._settings = SettingsFile(data / SETTINGS)
+        self._requests = ReloadRequests(data / RELOAD_REQUEST)
+        self._live = LiveConfig(
+            config,
+            NodeKind.WORKER,
+            read=read or (lambda: config),
+            files=closed,
+            log=log,
+            check=cluster.client_keys,
+            apply=self._apply,
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         self._stop = stop
@@ -85,6 +118,8 @@ class WorkerNode:
             await require_free(self.ids, coord.MemberRole.WORKER, self._look_for_double, stop)
         self._log_fd = os.dup(STDERR)  # children log events here; their own stderr is a file
         self._pulses.folder.mkdir(exist_ok=True)
+        self._write_settings()
+        self._requests.changed()  # a request from before this start is over
         with lives_files.Lives(self._data / lives_files.FILE) as lives:
             await self._supervise(lives)
         if self._failure is not None:
@@ -102,7 +137,7 @@ class WorkerNode:
         )
         async with supervisor, contextlib.AsyncExitStack() as stack:
             stack.callback(os.close, self._log_fd)
-            self._supervisor = supervisor
+            self._supervisor, self._supervises = supervisor, True
             stack.push_async_callback(self._leave_catalogue)
             for id in self.ids if self._make is not None else ():
                 self._register(id)
@@ -110,6 +145,8 @@ class WorkerNode:
             if self._make is None:
                 asking = supervised(self._ask_for_masters(), "masters", self._log)
                 stack.callback(asking.cancel)
+            following = supervised(self._live.follow(), "configuration", self._log)
+            stack.callback(following.cancel)
             await self._serve()
             if self._renewal is not None:
                 self._renewal.cancel()
@@ -124,6 +161,8 @@ class WorkerNode:
             "masters": self._masters.read(),
             "masters_file": str(self._masters.path),
             "pulses": str(self._pulses.folder),
+            "settings_file": str(self._settings.path),
+            "reload_file": str(self._requests.path),
             "log": "",
             "log_fd": log_fd,
             "blobs": blobs_place(self._config, self._data, cluster=True),
@@ -143,6 +182,8 @@ class WorkerNode:
             "key_file": mesh.key_file,
             "server_key": mesh.server_key,
             "log_text": config.log.format == "text",
+            "log_level": config.log.level,
+            "labels": list(worker.labels),
         }
 
     def _register(self, id: str) -> None:
@@ -172,6 +213,7 @@ class WorkerNode:
                 if self._supervisor.is_alive(id) and self._pulses.is_alive(id, clock.now()):
                     coordinator.loop_alive()
             self._notify.alive()
+            self._reload_if_asked()
             complaint = self._supervisor.complaint()
             if complaint is not None:
                 self._failure = ConfigError(complaint, code=WORKERS_FAIL)
@@ -225,21 +267,44 @@ class WorkerNode:
             except OSError as error:  # the workers keep those they know
                 self._log(MASTERS_NOT_KEPT, f"{self._masters.path}: {error.strerror}")
 
-    def reload(self, config: Config) -> None:
-        """Look up the masters again, after SIGHUP. If limits changed, restart the processes one by
-        one, each after it has finished its requests.
-        """
+    def reload(self) -> None:
+        """Read the configuration again, after SIGHUP, and look up the masters again."""
         self._notify.reloading()
         self._look.set()
-        changed = self._configured(config) != self._configured(self._config)
-        self._config = config
-        if changed and self._renewal is None:
-            self._renewal = supervised(self._renew(), "renew", self._log)
+        self._live.reload()
         self._notify.ready(", ".join(self.ids))
+
+    def _reload_if_asked(self) -> None:
+        """Reload if a child was asked for it by the leader, and leave the report for it."""
+        if self._requests.changed() and (request := self._requests.take()):
+            self._write_settings(request, self._live.reload(request))
+
+    def _apply(self, changes: Changes) -> None:
+        self._config = changes.config
+        log = self._config.log
+        self._log.configure(as_text=log.format == "text", level=log.level)
+        self._look.set()
+        if not self._supervises:
+            return
+        self._supervisor.use(self._spec(self._log_fd))
+        self._write_settings()
+        if KeyUse.RENEWED in changes.uses:
+            self._renew_again = True
+            if self._renewal is None:
+                self._renewal = supervised(self._renew(), "renew", self._log)
+
+    def _write_settings(self, request: str = "", report: ReloadReport | None = None) -> None:
+        note = SettingsNote(live_settings(self._config), self.id, request, report or ReloadReport())
+        try:
+            self._settings.write(note)
+        except OSError as error:  # the children keep the values they have until they end
+            self._log(SETTINGS_NOT_KEPT, f"{self._settings.path}: {error.strerror}")
 
     async def _renew(self) -> None:
         try:
-            await self._supervisor.renew(self._spec(self._log_fd))
+            while self._renew_again:  # it may change while processes are replaced
+                self._renew_again = False
+                await self._supervisor.renew(self._spec(self._log_fd))
             self._log("renewed", "all processes have the new configuration")
         finally:
             self._renewal = None

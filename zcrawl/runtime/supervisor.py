@@ -145,9 +145,13 @@ class Supervisor:
         for child in self.children:
             _signal(child, signal.SIGTERM)
 
+    def use(self, spec: dict[str, Any]) -> None:
+        """Give this spec to processes that are started from now on."""
+        self._spec = spec
+
     async def renew(self, spec: dict[str, Any]) -> None:
         """Start the workers again with another spec, one after the other, each drained before."""
-        self._spec = spec
+        self.use(spec)
         for child in self.children:
             if self._stopping or child.left:
                 continue

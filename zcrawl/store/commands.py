@@ -81,6 +81,7 @@ class Loaded(msgspec.Struct, frozen=True):
     drains: list[DrainRow] = []  # workers that must not get work
     wishes: list[WishRow] = []  # hosts that people gave to a worker
     retries: list[RetryRow] = []  # retries that are not finished
+    jobs: list[DefinitionRow] = []  # active jobs that have a [schedule]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -201,6 +202,8 @@ class SubmitJob(msgspec.Struct, frozen=True):
     start: bool = True  # False: only store the spec
     start_facts: StartFacts = StartFacts()
     cancels: tuple[int, ...] = ()  # live runs that are cancelled in the same transaction
+    live: tuple[tuple[int, bytes], ...] = ()  # live runs that get this spec, if none is started
+    run_spec: bytes = b""  # of the run, with its parameters filled in; empty: the job's
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -214,6 +217,58 @@ class Submitted(msgspec.Struct, frozen=True):
     row: RunRow | None
     repeated: bool = False  # this request id was answered before
     cancelled: list[RunRow] = []
+    changed: list[RunRow] = []  # live runs that have the new spec
+    definition: DefinitionRow | None = None  # the job as it is now
+
+
+class DueMark(msgspec.Struct, frozen=True):
+    """How far the due times of a job are dealt with."""
+
+    done: float  # all up to it
+    held: float | None = None  # besides this one, which waits
+
+
+class FireJob(msgspec.Struct, frozen=True):
+    """Start a run of a job by its schedule; or, without `start`, store that a due time or runs of
+    its parents start none.
+
+    The run is stored together with the due time or the parents' runs that it uses up. So whoever
+    leads, each of them starts one run; a repeat changes nothing.
+    """
+
+    epoch: int
+    job: int
+    version: int  # of the spec that the leader planned with; refused if the job has another
+    now: float
+    start: bool = True
+    name: str = ""  # of the job, for its output files
+    spec: bytes = b""  # of the run, with its parameters filled in
+    seeds: tuple[NewLink, ...] = ()
+    seed_hosts: tuple[str, ...] = ()
+    seeding: bool = False
+    output: tuple[str, str] | None = None
+    canonical: int = 1
+    start_facts: StartFacts = StartFacts()
+    cancels: tuple[int, ...] = ()  # live runs that are cancelled in the same transaction
+    # The live runs that the leader decided with; refused if there is another. None: any may live.
+    beside: tuple[int, ...] | None = None
+    due: DueMark | None = None  # None: it is not about a due time
+    used: tuple[int, ...] = ()  # runs of parents
+    feed_run: int = 0  # whose items are seeds; 0: the newest completed run of `seeds_from.job`
+    note: str = ""  # why none starts, for people
+    failure: str = ""  # the run fails at once, for this reason
+
+
+class JobFired(msgspec.Struct, frozen=True):
+    """Outcome of FireJob. `refused`: no_such_job, job_changed, run_is_alive."""
+
+    refused: str
+    definition: DefinitionRow | None  # the job as it is now
+    row: RunRow | None = None  # the run; None: none was started
+    admitted: list[QueuedRow] = []
+    hosts: list[HostRow] = []
+    cancelled: list[RunRow] = []
+    repeated: bool = False  # it was dealt with before: nothing was done
 
 
 class AddSeeds(msgspec.Struct, frozen=True):
@@ -246,6 +301,20 @@ class KnownAdmitted(msgspec.Struct, frozen=True):
     repeated: bool = False  # the run has another position: nothing was done
 
 
+class AdmitFed(msgspec.Struct, frozen=True):
+    """Admit seeds from the items of another run, up to an id. A repeat changes nothing, because
+    the position of the run has moved. The outcome is KnownAdmitted."""
+
+    epoch: int
+    run: int
+    after: int  # the position of the run, see `RunRow.feed_at`
+    upto: int
+    links: tuple[NewLink, ...]
+    seed_hosts: tuple[str, ...]
+    last: bool  # the other run has no more items
+    now: float
+
+
 class ChangeRun(msgspec.Struct, frozen=True):
     """Pause, resume or end a run by changing one row. Queued rows of an ended run count as skipped.
     `others` are changed in the same transaction: all live runs of a job."""
@@ -258,6 +327,8 @@ class ChangeRun(msgspec.Struct, frozen=True):
     now: float
     client_action: ClientAction | None = None  # the client's request, stored with its answer
     others: tuple[int, ...] = ()
+    # Delete the run only if this is its end: a retry reopens runs, and then they go on.
+    only_ended_at: float | None = None
 
 
 class BeginRuns(msgspec.Struct, frozen=True):
@@ -297,17 +368,20 @@ class JobChanged(msgspec.Struct, frozen=True):
 
 
 class TuneRun(msgspec.Struct, frozen=True):
-    """Change the pace of an active run by storing another spec."""
+    """Change what an active run does by storing another spec. A run that has `max_pages` pages
+    already is completed by it."""
 
     epoch: int
     request: str
     run: int
     spec: bytes
     client_action: ClientAction | None = None
+    now: float = 0.0
 
 
 class RunChanged(msgspec.Struct, frozen=True):
-    """Outcome of ChangeRun, TuneRun and CancelOffline. `refused`: no_such_run, run_ended."""
+    """Outcome of ChangeRun, TuneRun and CancelOffline. `refused`: no_such_run, run_ended,
+    run_reopened."""
 
     refused: str
     row: RunRow | None
@@ -454,6 +528,14 @@ class NoteOutput(msgspec.Struct, frozen=True):
     problem: str
 
 
+class NoteArchive(msgspec.Struct, frozen=True):
+    """Store why an ended run could not be archived, and count it; empty: the problem is over."""
+
+    epoch: int
+    run: int
+    problem: str
+
+
 class Forget(msgspec.Struct, frozen=True):
     """Remove watermarks that have not moved since `before`, of these streams, and up to `limit`
     answers to clients that are older than `answers_before` (`master.pruning`)."""
@@ -510,6 +592,8 @@ LeaderCommand: TypeAlias = (
     | SubmitJob
     | AddSeeds
     | AdmitKnown
+    | AdmitFed
+    | FireJob
     | ChangeRun
     | BeginRuns
     | ChangeJob
@@ -523,6 +607,7 @@ LeaderCommand: TypeAlias = (
     | CountCrash
     | AdvanceOutput
     | NoteOutput
+    | NoteArchive
     | Forget
     | SaveHistory
     | Rehome
@@ -533,6 +618,7 @@ CommandOutcome: TypeAlias = (
     | Applied
     | Submitted
     | KnownAdmitted
+    | JobFired
     | RunChanged
     | RunsBegun
     | JobChanged

@@ -19,7 +19,9 @@ from zcrawl.model.rows import (
     Refilled,
     RunRow,
 )
-from zcrawl.model.states import JobState, Kept, RequestState
+from zcrawl.model.spec import Retention
+from zcrawl.model.states import JobState, Kept, RequestState, RunState
+from zcrawl.schedule.dependencies import FinishedRun
 from zcrawl.store.output_pieces import PartsPlace, Progress
 
 
@@ -29,6 +31,52 @@ class Refill(msgspec.Struct, frozen=True):
 
 class ListJobs(msgspec.Struct, frozen=True):
     pass
+
+
+class ReadJobNames(msgspec.Struct, frozen=True):
+    """Read the names of all jobs with the parents of each, to check those of a submission."""
+
+
+class JobNames(msgspec.Struct, frozen=True):
+    parents: dict[str, tuple[str, ...]]  # of each job, archived and paused ones too
+    deleted: frozenset[str]  # names that no job has any more, as long as they have rows
+
+
+class ReadParents(msgspec.Struct, frozen=True):
+    """Read the ended runs of a job's parents that it has not used: the oldest of each parent."""
+
+    job: int
+    parents: tuple[tuple[str, tuple[str, ...]], ...]  # (name, outcomes that count)
+    since: float  # UTC; runs that ended earlier do not count
+    limit: int  # of each parent
+
+
+class ParentRuns(msgspec.Struct, frozen=True):
+    rows: list[FinishedRun]  # in the order in which they ended
+
+
+class ReadChain(msgspec.Struct, frozen=True):
+    """Read the runs of a chain of dependencies: the run that began it, and all that followed."""
+
+    run: int
+    limit: int
+
+
+class ChainRun(msgspec.Struct, frozen=True):
+    """One run of a chain."""
+
+    id: int
+    job: int
+    name: str
+    state: RunState
+    reason: str
+    started_at: float
+    ended_at: float
+    parents: tuple[int, ...]  # the runs that started it; empty: it began the chain
+
+
+class ChainRuns(msgspec.Struct, frozen=True):
+    rows: list[ChainRun]  # by id
 
 
 class FindJob(msgspec.Struct, frozen=True):
@@ -62,6 +110,9 @@ class JobRow(msgspec.Struct, frozen=True):
     version: int = 1
     owner: str = ""
     updated_at: float = 0.0
+    schedule_from: float = 0.0
+    due_held: float | None = None
+    due_note: str = ""
 
 
 def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
@@ -76,6 +127,9 @@ def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
         job.version,
         job.owner,
         job.updated_at,
+        job.schedule_from,
+        job.due_held,
+        job.due_note,
     )
 
 
@@ -127,6 +181,13 @@ class ExampleRow(msgspec.Struct, frozen=True):
     detail: str  # for people; empty: the reason says it all
 
 
+class KeptRun(msgspec.Struct, frozen=True):
+    """An old run that could not be archived, so it was not removed."""
+
+    run: int
+    problem: str
+
+
 class TallyRows(msgspec.Struct, frozen=True):
     statuses: dict[int, int]
     failed: dict[str, int]
@@ -141,6 +202,7 @@ class TallyRows(msgspec.Struct, frozen=True):
     actions: list[ActionRow] = []  # the latest few, newest first
     outputs: list[OutputFact] = []
     examples: list[ExampleRow] = []  # by kind and name
+    not_removed: list[KeptRun] = []  # of all runs of the job, newest first
 
 
 class ReadItems(msgspec.Struct, frozen=True):
@@ -219,6 +281,36 @@ class OutputRow(msgspec.Struct, frozen=True):
     problem: str = ""  # what hindered it last
     progress: Progress = Progress()  # the pieces of the part, and where complete parts are
     began: float = 0.0  # UTC; when the run was created
+
+
+class ReadRemovable(msgspec.Struct, frozen=True):
+    """Find ended runs to remove (`store.retention`), in the order of jobs, oldest first."""
+
+    now: float  # UTC
+    defaults: Retention  # of the masters
+    limit: int
+    job: int | None = None  # only runs of it
+    after: tuple[int, int] = (0, 0)  # job and run of the last one that was returned
+
+
+class RemovableRun(msgspec.Struct, frozen=True):
+    """An ended run to remove."""
+
+    job: int
+    name: str  # the job's
+    run: int
+    ended_at: float
+    why: str
+    archive: str  # where it is written before; empty: nowhere
+    archive_format: str
+    by_job: bool  # the job names the archive
+    unwritten: tuple[str, ...] = ()  # its outputs that are not complete: it waits for them
+    problem: str = ""  # why it could not be archived
+    failures: int = 0  # how often
+
+
+class RemovableRuns(msgspec.Struct, frozen=True):
+    rows: list[RemovableRun]
 
 
 class ReadKnown(msgspec.Struct, frozen=True):
@@ -307,6 +399,9 @@ class Outputs(msgspec.Struct, frozen=True):
 Query: TypeAlias = (
     Refill
     | ListJobs
+    | ReadJobNames
+    | ReadParents
+    | ReadChain
     | FindJob
     | Tallies
     | ReadItems
@@ -320,10 +415,14 @@ Query: TypeAlias = (
     | ReadEpoch
     | ReadHistory
     | ReadFailureGroups
+    | ReadRemovable
 )
 QueryOutcome: TypeAlias = (
     Refilled
     | JobList
+    | JobNames
+    | ParentRuns
+    | ChainRuns
     | TallyRows
     | Items
     | FoundItems
@@ -336,4 +435,5 @@ QueryOutcome: TypeAlias = (
     | StoredEpoch
     | HistoryPoints
     | FailureGroupRows
+    | RemovableRuns
 )

@@ -18,9 +18,18 @@ from zcrawl.model.reasons.reason import with_detail, without_detail
 from zcrawl.model.reasons.storage import NO_PAGE, RESULT_GAP
 from zcrawl.model.reasons.usage import BAD_SPEC
 from zcrawl.model.rows import DefinitionRow, RunRow
-from zcrawl.model.spec import FAIL_ABOVE, UNREADABLE, Duplicates, OutputSpec, Recrawl
+from zcrawl.model.spec import (
+    FAIL_ABOVE,
+    UNREADABLE,
+    Duplicates,
+    OutputSpec,
+    Recrawl,
+    Schedule,
+    SeedsFrom,
+)
 from zcrawl.model.states import RequestState, RunState
-from zcrawl.store.commands import Change, ChangeJob, SetDrain
+from zcrawl.schedule.dependencies import END, FAILURE, SUCCESS
+from zcrawl.store.commands import Change, ChangeJob, FireJob, SetDrain
 from zcrawl.submit.outputs import targets
 from zcrawl.submit.read import file_stem
 
@@ -48,6 +57,8 @@ class _Spec(msgspec.Struct):
     output: OutputSpec = OutputSpec()
     recrawl: Recrawl = Recrawl()
     duplicates: Duplicates = Duplicates()
+    schedule: Schedule = Schedule()
+    seeds_from: SeedsFrom = SeedsFrom()
 
 
 def max_pages_of(spec: bytes) -> int | None:
@@ -56,6 +67,11 @@ def max_pages_of(spec: bytes) -> int | None:
         return msgspec.json.decode(spec, type=_Spec).scope.max_pages
     except UNREADABLE as error:
         raise StoreDataError(f"the job spec cannot be read: {error}", code=BAD_SPEC) from error
+
+
+def stored_max_pages(spec: bytes) -> int | None:
+    """Return `max_pages` of a spec that an active run has now."""
+    return _stored(spec).scope.max_pages
 
 
 def max_pages_per_host_of(spec: bytes) -> int | None:
@@ -108,6 +124,54 @@ def outputs_of(
     if given is not None:
         formats[given[0]] = given[1]
     return [(path.replace("{run}", str(run)), format) for path, format in formats.items()]
+
+
+def schedule_of(spec: bytes) -> Schedule:
+    return _stored(spec).schedule
+
+
+def is_scheduled(spec: bytes) -> bool:
+    """Return whether a job has a [schedule]."""
+    return schedule_of(spec) != Schedule()
+
+
+def parents_in(spec: bytes) -> tuple[str, ...]:
+    """Return the names of a job's parents; empty for an empty spec."""
+    return tuple(parent.job for parent in schedule_of(spec).after) if spec else ()
+
+
+def seeds_from_of(spec: bytes) -> SeedsFrom:
+    return _stored(spec).seeds_from
+
+
+def is_fed(spec: bytes) -> bool:
+    """Return whether items of another job are seeds of a run."""
+    return bool(seeds_from_of(spec).job)
+
+
+def was_dealt_with(job: DefinitionRow, command: FireJob) -> bool:
+    """Return whether the due time of a command was dealt with before. One that is held is not."""
+    due, due_at = command.due, command.start_facts.due_at
+    if due_at is not None and due_at == job.due_held:
+        return False
+    return due is not None and due.done <= job.due_done
+
+
+_OUTCOMES: Final = {
+    RunState.COMPLETED: SUCCESS,
+    RunState.FAILED: FAILURE,
+    RunState.CANCELLED: END,
+}
+
+
+def outcome_of(state: str) -> str:
+    """Return what the end of a run is for its children."""
+    return _OUTCOMES[RunState(state)]
+
+
+def states_of(outcomes: Iterable[str]) -> list[str]:
+    """Return the states of ended runs that have one of these outcomes."""
+    return [state.value for state, outcome in _OUTCOMES.items() if outcome in outcomes]
 
 
 MISSING_STATUSES: Final = frozenset({404, 410})  # they say nothing about the crawl's health

@@ -26,6 +26,34 @@ def changes(before: bytes, after: bytes) -> list[str]:
     return [*lines, f"and {more} more"] if more else lines
 
 
+# What the leader and the workers can take over while a run is alive. All other keys decide about
+# rows that are stored already, or about work that a worker has prepared.
+LIVE_KEYS: Final = frozenset(
+    {
+        *("politeness.rate", "politeness.burst", "politeness.concurrency"),
+        *("scope.max_depth", "scope.max_pages", "scope.max_pages_per_host"),
+        *("tags", "priority", "fail_above", "max_runtime", "expires"),
+    }
+)
+LIVE_SECTIONS: Final = ("placement.", "schedule.", "retention.")
+
+
+def fixed_keys(before: bytes, after: bytes) -> list[str]:
+    """Return the keys that differ and cannot change in a run that is alive."""
+    old, new = dict(_flat(_plain(before), "")), dict(_flat(_plain(after), ""))
+    fixed = [
+        key
+        for key in {**old, **new}
+        if old.get(key, _ABSENT) != new.get(key, _ABSENT)
+        and key not in LIVE_KEYS
+        and not key.startswith(LIVE_SECTIONS)
+    ]
+    pages = "scope.max_pages_per_host"  # not counted in a run that began without it
+    if old.get(pages) is None and new.get(pages) is not None:
+        fixed.append(pages)
+    return fixed
+
+
 def _plain(spec: bytes) -> dict[str, Any]:
     try:
         plain = msgspec.json.decode(spec)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -54,11 +54,11 @@ def unknown_keys(
     return extra_keys
 
 
-def nearest(key: str, schema: type[msgspec.Struct], later: Iterable[str] = ()) -> str | None:
+def nearest(key: str, schema: type[msgspec.Struct]) -> str | None:
     """Return the key of any section that is most similar to `key`."""
     full = dotted_keys(schema)
     section = key.rpartition(".")[0]  # never suggested, because the key is already in it
-    candidates = [*full, *(name for name in known_keys(schema) if name != section), *later]
+    candidates = [*full, *(name for name in known_keys(schema) if name != section)]
     close = near_names(key, candidates)
     if close:
         return close[0]

@@ -47,7 +47,11 @@ class OutputRights:
 
     def __init__(self, allow: tuple[str, ...] = (), *, owner: bool = False) -> None:
         self.owner = owner
-        self._prefixes = tuple(prefix_of(text) for text in allow)
+        self.allow(allow)
+
+    def allow(self, prefixes: tuple[str, ...]) -> None:
+        """Use these prefixes from now on, also for files that are opened later."""
+        self._prefixes = tuple(prefix_of(text) for text in prefixes)
 
     def settle(self, spec: JobSpec, given: Any) -> tuple[str, str] | None:
         """Check the outputs of a job and the one that the request names; return the latter.
@@ -57,6 +61,8 @@ class OutputRights:
         for path, form in targets(spec.output, file_stem(spec.name)):
             if form != PLUGIN:
                 self._check(path, typed=False)
+        if spec.retention.archive:
+            self.check_archive(spec.retention.archive)
         if not given:
             return None
         path, form = _pair(given)
@@ -78,26 +84,40 @@ class OutputRights:
         if not self.owner:
             self._judge(url)
 
+    def check_archive(self, archive: str) -> None:
+        """Raise RefusedError if a job may not have its old runs archived there."""
+        if not (self.owner and is_remote(archive)):
+            # The folder itself may be a prefix of the configuration: files are below it.
+            self._judge(f"{archive.rstrip('/')}/run", f"archive {archive[:200]!r}")
+
     def _check(self, path: str, *, typed: bool) -> None:
         if not (self.owner and (typed or is_remote(path))):
             self._judge(path)
 
-    def _judge(self, path: str) -> tuple[OutputName, OutputName | None]:
-        """Return the place and the prefix above it; None: inside the outputs folder."""
+    def _judge(self, path: str, shown: str = "") -> tuple[OutputName, OutputName | None]:
+        """Return the place and the prefix above it; None: inside the outputs folder. `shown` is
+        what messages name."""
+        shown = shown or f"output {path[:200]!r}"
         try:
             place = place_of(path)
         except ValueError as error:
-            raise self._refused(path, str(error)) from None
+            raise self._refused(shown, str(error)) from None
         if not place.parts:
-            raise self._refused(path, "it names no file")
+            raise self._refused(shown, "it names no file")
         prefix = prefix_above(place, self._prefixes)
         if place.root and prefix is None:
             whose = "the" if self.owner else "the masters'"
-            raise self._refused(path, f"no prefix in outputs.allow of {whose} configuration has it")
+            raise self._refused(
+                shown, f"no prefix in outputs.allow of {whose} configuration has it"
+            )
         return place, prefix
 
-    def _refused(self, path: str, why: str) -> RefusedError:
-        if self.owner:
+    def _refused(self, shown: str, why: str) -> RefusedError:
+        if shown.startswith("archive"):
+            advice = (
+                "Write a folder without a leading /, or let the place be added to outputs.allow"
+            )
+        elif self.owner:
             advice = (
                 "Write a path without a leading /, for a file in the data folder, or name this "
                 "file with --out instead of in the job"
@@ -107,9 +127,7 @@ class OutputRights:
                 "Give a path relative to the outputs folder of the masters, or write a file on "
                 "your own machine with `zcrawl export`"
             )
-        return RefusedError(
-            f"output {path[:200]!r} is not allowed here: {why}. {advice}", code=PATH_NOT_ALLOWED
-        )
+        return RefusedError(f"{shown} is not allowed here: {why}. {advice}", code=PATH_NOT_ALLOWED)
 
 
 def _pair(given: Any) -> tuple[str, str]:

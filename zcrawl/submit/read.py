@@ -108,6 +108,8 @@ def job_schema() -> dict[str, Any]:
         block[key] = {"anyOf": [text, block[key]]}
     follow = {"anyOf": [text, {"$ref": "#/$defs/Follow"}]}
     block["follow"] = {"anyOf": [*follow["anyOf"], {"type": "array", "items": follow}]}
+    parents = definitions["Schedule"]["properties"]["after"]
+    parents["items"] = {"anyOf": [text, parents["items"]]}
     for holder in (block, definitions["Field"]["properties"]):
         holder["fields"] = {
             "type": "object",

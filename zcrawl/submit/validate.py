@@ -18,7 +18,7 @@ from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.pace import parse_hours
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.model.formats import FORMATS, is_capture
-from zcrawl.model.reasons.usage import JOB_TOO_LARGE, UNKNOWN_KEY
+from zcrawl.model.reasons.usage import JOB_TOO_LARGE, PATH_NOT_ALLOWED, UNKNOWN_KEY
 from zcrawl.model.spec import (
     CRAWL,
     ENGINES,
@@ -29,19 +29,18 @@ from zcrawl.model.spec import (
     check_recrawl,
     check_rendering,
 )
-from zcrawl.submit import extraction, keys
+from zcrawl.submit import extraction, keys, schedule
 from zcrawl.submit.access import check_access
 from zcrawl.submit.code import check_code, check_engine, check_kind
-from zcrawl.submit.outputs import check_outputs
+from zcrawl.submit.labels import label_error
+from zcrawl.submit.outputs import check_outputs, refuse_login
+from zcrawl.submit.params import check_params, filled
+from zcrawl.submit.prefixes import place_of
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed, seed_check
 from zcrawl.submit.tags import check_tags
 from zcrawl.submit.tasks import check_command_length, check_tasks
 from zcrawl.text.patterns import lazy_pattern
-
-# Keys of the job file's full form that no part of this version acts on. Ignoring them in
-# silence would be worse than refusing them.
-LATER_KEYS: Final = ("schedule",)
 
 # What other crawlers call it.
 FOREIGN_KEYS: Final = {
@@ -62,6 +61,11 @@ FOREIGN_KEYS: Final = {
     "concurrent_requests_per_domain": "politeness.concurrency",
     "allow": "scope.include",
     "deny": "scope.exclude",
+    "crontab": "schedule.cron",
+    "depends_on": "schedule.after",
+    "needs": "schedule.after",
+    "parameters": "params",
+    "tz": "schedule.timezone",
 }
 
 MAX_NAME: Final = 200  # characters
@@ -80,14 +84,9 @@ _CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
 
 def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
     """Return the spec that `data` describes. `source` is its name in error messages."""
-    data = extraction.expand(data, source)
+    data = schedule.expand(extraction.expand(data, source))
     for key in keys.unknown_keys(data, JobSpec):
-        if key in LATER_KEYS:
-            raise JobError(
-                f"{source}: {key!r} is not available in this version; remove it, and let cron "
-                "start the job: zcrawl submit JOB.toml --update, or zcrawl crawl JOB.toml"
-            )
-        hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec, LATER_KEYS)
+        hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec)
         if data.get("kind", CRAWL) == CRAWL:  # the others are for tasks
             hint = {"concurrency": "politeness.concurrency", "timeout": "fetch.timeout"}.get(
                 hint or "", hint
@@ -111,6 +110,9 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     check_command_length(spec)
     _check_size(spec)
     check_name(spec.name)
+    check_params(spec)
+    spec = filled(spec, spec.params)  # what a run with the default values has
+    schedule.check_schedule(spec)
     check_kind(spec)
     check_tags(spec.tags)
     check_kind_of_seed = seed_check(spec.kind)
@@ -141,7 +143,7 @@ def check_run_rules(spec: JobSpec) -> None:
         raise JobError(f"fail_above is {spec.fail_above}; it is a share, from 0 to 1")
     _at_least(0, "max_runtime", spec.max_runtime)
     retention = spec.retention
-    _at_least(1, "retention.keep_runs", retention.keep_runs)
+    _at_least(0, "retention.keep_runs", retention.keep_runs)
     _at_least(0, "retention.keep_days", retention.keep_days, most=36_600)
     formats = [name for name in FORMATS if not is_capture(name)]
     if retention.archive_format not in formats:
@@ -154,6 +156,21 @@ def check_run_rules(spec: JobSpec) -> None:
             "retention.archive is used when runs are removed; set retention.keep_runs or "
             "retention.keep_days, or remove it"
         )
+    if retention.archive:
+        check_archive(retention.archive)
+
+
+def check_archive(archive: str) -> None:
+    """Raise JobError for an archive that is not a folder or s3://bucket/prefix."""
+    refuse_login(archive)
+    try:
+        place_of(archive)
+    except ValueError as error:
+        raise JobError(
+            f"retention.archive is {archive[:200]!r}: {error}; write a folder or "
+            "s3://bucket/prefix",
+            code=PATH_NOT_ALLOWED,
+        ) from None
 
 
 def _check_size(spec: JobSpec) -> None:
@@ -235,6 +252,9 @@ def _check_numbers(spec: JobSpec) -> None:
     _at_least(0, "timeout", spec.timeout)
     if spec.timeout and spec.kind == CRAWL:
         raise JobError("timeout is for the tasks of jobs of other kinds; write fetch.timeout")
+    for key in ("require", "prefer"):
+        if wrong := label_error(getattr(spec.placement, key)):
+            raise JobError(f"placement.{key} {wrong}")
     _positive("retry.backoff", spec.retry.backoff)
     _at_least(spec.retry.backoff, "retry.max_delay", spec.retry.max_delay, most=MAX_DELAY_S)
     if spec.concurrency and spec.kind == CRAWL:

@@ -7,7 +7,6 @@ no cluster runs. Pure. docs/commands.md defines each key.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -20,11 +19,14 @@ from zcrawl.model.rows import JobVersion, RunRow
 from zcrawl.model.snapshot import RunView
 from zcrawl.model.spec import UNREADABLE
 from zcrawl.model.states import JobState, RunState
-from zcrawl.store.queries import JobRow, OutputFact, TallyRows
+from zcrawl.store.queries import JobRow, OutputFact, RemovableRun, TallyRows
 from zcrawl.submit.differences import changes
 from zcrawl.submit.tags import is_tagged, tags_of
+from zcrawl.telemetry.schedules import NEXT_DUE_TIMES, params_of, schedule_view
+from zcrawl.telemetry.times import iso as iso
 
 MAX_IN_FLIGHT_URLS: Final = 50
+MOST_REMOVABLE: Final = 500  # runs in an answer about retention
 SUMMARY_KEYS: Final = (
     "job",
     "run",
@@ -127,6 +129,8 @@ def job_view(
         "owner": job.owner,
         "cause": str(shown.cause) if shown else "",
         "due_at": iso(shown.due_at or 0.0) if shown else None,
+        "params": params_of(shown) if shown else {},
+        "schedule": schedule_view(job, now, NEXT_DUE_TIMES) if job.schedule_from else None,
         "shares": by_count(tallies.workers),
         "started_at": iso(shown.started_at) if shown else None,
         "ended_at": iso(shown.ended_at) if shown else None,
@@ -143,6 +147,7 @@ def job_view(
         "examples": examples_view(tallies),
         "fields": fields_view(tallies),
         "outputs": [output_view(output) for output in tallies.outputs],
+        "not_removed": [{"run": kept.run, "problem": kept.problem} for kept in tallies.not_removed],
         "last_actions": [
             {"at": iso(action.at), "what": action.what, "by": action.by, "via": action.via}
             for action in tallies.actions
@@ -212,6 +217,21 @@ def run_listed(run: RunRow, live: LiveRun, now: float) -> dict[str, Any]:
         "created_at": iso(run.created_at),
         "started_at": iso(run.started_at),
         "ended_at": iso(run.ended_at),
+    }
+
+
+def removable_view(run: RemovableRun) -> dict[str, Any]:
+    """Return the view of a run that retention removes."""
+    return {
+        "run": run.run,
+        "job": run.job,
+        "name": run.name,
+        "ended_at": iso(run.ended_at),
+        "why": run.why,
+        "archive": run.archive,
+        "unwritten": list(run.unwritten),
+        "problem": run.problem,
+        "failures": run.failures,
     }
 
 
@@ -301,14 +321,6 @@ def percent(run: RunRow) -> float:
 def by_count(reasons: dict[str, int]) -> dict[str, int]:
     """Sort by count, then by name."""
     return dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])))
-
-
-def iso(at: float) -> str | None:
-    """Return a UTC time as `2026-01-31T12:00:00.250Z`; None for 0, which means never."""
-    if not at:
-        return None
-    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _no_run(job: JobRow) -> dict[str, Any]:

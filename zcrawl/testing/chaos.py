@@ -9,7 +9,6 @@ from zcrawl.master.master import Master
 from zcrawl.mesh.messages import Beat, Body, Stale
 from zcrawl.model.reasons.cluster import STALE_EPOCH
 from zcrawl.testing.processes import Process, SimMaster, SimWorker
-from zcrawl.worker.machine import WorkerMachine
 
 if TYPE_CHECKING:
     from zcrawl.testing.world import World
@@ -67,14 +66,7 @@ class Chaos:
             if not supervised:
                 process.node_life += 1
                 self._world.operators.started_anew(process.name)
-            process.machine = WorkerMachine(
-                process.name,
-                self._life_serial,
-                slots=4,
-                task_slots=3,
-                replaces=old if supervised else 0,
-                life=process.node_life,
-            )
+            process.begin_process(self._life_serial, old if supervised else 0)
             self._begin(process)
 
         self._world.at(self._world.rng.uniform(0.1, 2.0), restart)

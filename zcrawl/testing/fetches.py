@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from zcrawl.errors import AddressMoved
 from zcrawl.frontier.url import origin_of
-from zcrawl.model.rows import NO_HOST
 from zcrawl.testing.processes import SimWorker
 from zcrawl.testing.web import Visit
 from zcrawl.worker import events as w
@@ -29,7 +28,7 @@ class Fetches:
 
     def start(self, worker: SimWorker, held: Held) -> None:
         world, assignment = self._world, held.assignment
-        if assignment.host == NO_HOST:
+        if world.tasks.is_of(assignment.run):
             world.tasks.start(worker, held)
             return
         if held.address is not None:

@@ -30,11 +30,24 @@ class SimMaster(Process):
 
 
 class SimWorker(Process):
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, labels: tuple[str, ...] = ()) -> None:
         super().__init__(name)
         self.node_life = 1  # of its supervisor
-        self.machine = WorkerMachine(name, 1, slots=4, task_slots=3, life=self.node_life)
+        self.labels = labels
+        self.begin_process(1, 0)
         self.visits: dict[int, Visit] = {}
+
+    def begin_process(self, incarnation: int, replaces: int) -> None:
+        """Start a process of this worker."""
+        self.machine = WorkerMachine(
+            self.name,
+            incarnation,
+            slots=4,
+            task_slots=3,
+            labels=self.labels,
+            replaces=replaces,
+            life=self.node_life,
+        )
 
     @property
     def route(self) -> bytes:

@@ -17,6 +17,7 @@ from zcrawl.errors import RetryClass
 from zcrawl.master import events as m
 from zcrawl.mesh.messages import ClientRequest, PageRecord, Reply
 from zcrawl.model.reasons.failure import EXECUTOR_ERROR, QUARANTINED
+from zcrawl.model.rows import NO_HOST
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import RequestState
 from zcrawl.submit.read import to_dict
@@ -42,6 +43,7 @@ class TaskJob:
     after_s: float = 0.2
     takes_s: float = 2.0  # a task at most
     good: bool = False  # no task fails or kills its worker
+    host: str = ""  # its tasks are URLs of this host, instead of ids
 
 
 class SimTasks:
@@ -97,13 +99,22 @@ class SimTasks:
 
     def start(self, worker: SimWorker, held: Held) -> None:
         world, assignment = self._world, held.assignment
-        visit = Visit(assignment.url, str(assignment.run), worker.name, world.now)
+        host = str(assignment.run)
+        visit = Visit(assignment.url, host, worker.name, world.now, run=assignment.run)
+        if assignment.host != NO_HOST:
+            visit = world.web.start(assignment.url, worker.name, world.now)
+            visit.run = assignment.run
         self.visits.append(visit)
         worker.visits[assignment.seq] = visit
         job = self._job_of(assignment.run)
         took = self._rng.uniform(0.01, job.takes_s)
         world.at(took, lambda: world.fetches.end_visit(visit))
         world.happens_to(worker, took, lambda: self._ended(worker, assignment.seq, visit))
+
+    def is_of(self, run: int) -> bool:
+        """Return whether a run is of one of these jobs."""
+        name = self._world.store.tables.runs[run].job.name
+        return any(job.spec.name == name for job in self.jobs)
 
     def _job_of(self, run: int) -> TaskJob:
         name = self._world.store.tables.runs[run].job.name
@@ -153,16 +164,16 @@ class SimTasks:
 
     def none_ran_twice(self) -> None:
         """For worlds in which no worker ever died or was cut off."""
-        ran = Counter((visit.host, visit.url) for visit in self.visits)
+        ran = Counter((visit.run, visit.url) for visit in self.visits)
         for run in self.runs:
             for id in _ids(self.runs[run]):
                 fate = self._fails[(self._number_of[run], id)]
                 most = 2 if fate == "fails first" else 1
-                assert ran[(str(run), id)] <= most, f"{id} ran {ran[(str(run), id)]} times"
+                assert ran[(run, id)] <= most, f"{id} ran {ran[(run, id)]} times"
 
     def most_at_a_time(self, run: int) -> int:
         """Return how many tasks of a run ran at the same time."""
-        visits = [visit for visit in self.visits if visit.host == str(run)]
+        visits = [visit for visit in self.visits if visit.run == run]
         return max(
             sum(
                 other.started <= visit.started + SLACK_S
@@ -174,4 +185,5 @@ class SimTasks:
 
 
 def _ids(job: TaskJob) -> list[str]:
-    return [f"{job.spec.name} number {number}" for number in range(job.tasks)]
+    first = f"{job.host}/{job.spec.name}-" if job.host else f"{job.spec.name} number "
+    return [f"{first}{number}" for number in range(job.tasks)]

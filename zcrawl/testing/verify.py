@@ -166,7 +166,9 @@ def hosts_are_treated_politely(world: World) -> None:
     politeness = world.politeness
     for host, visits in by_host.items():
         _no_more_than(politeness.concurrency, visits, host)
-        if not politeness.spread:
+        if world.divides_hosts:
+            _no_faster_than(politeness.rate, visits, host)
+        elif not politeness.spread:
             _no_nearer_than(politeness.rate, visits, host)
 
 
@@ -202,10 +204,20 @@ def _no_nearer_than(rate: float, visits: list[Visit], of: str) -> None:
         assert apart >= 1 / rate - SLACK_S, f"{of}: {visit} and {other} are {apart} s apart"
 
 
+def _no_faster_than(rate: float, visits: list[Visit], of: str) -> None:
+    """Assert that workers that share a host keep its rate together, in each 20 seconds."""
+    span_s, starts = 20.0, [visit.started for visit in visits]
+    for at, start in enumerate(starts if rate else ()):
+        number = sum(start <= other < start + span_s for other in starts[at:])
+        most = rate * span_s + 8  # each worker's first request, and while parts change
+        assert number <= most, f"{of}: {number} requests in {span_s} s from {start} on"
+
+
 def nothing_was_fetched_twice(world: World) -> None:
     """Rule `takeover`: requests of live workers are adopted, not repeated. For worlds in which no
     worker ever died or was cut off."""
-    fetched = Counter(visit.url for visit in world.web.visits)
+    pages = world.web.pages
+    fetched = Counter(visit.url for visit in world.web.visits if visit.url in pages)
     world.tasks.none_ran_twice()
     runs = len(world.answered)
     for url, count in fetched.items():

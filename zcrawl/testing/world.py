@@ -60,6 +60,7 @@ class World:
         runs: int = 2,
         recrawl: Recrawl | None = None,
         tasks: tuple[TaskJob, ...] = (),
+        labels: tuple[tuple[str, ...], ...] = (),
     ) -> None:
         self.rng = random.Random(seed)
         self.faults = faults
@@ -70,7 +71,10 @@ class World:
         self.web = FakeWeb(self.rng, pages, hosts, killers=faults.killers, poison=faults.poison)
         self.web.moves_at = self.now + 20.0
         self.masters = {f"m{n}": SimMaster(f"m{n}") for n in range(masters)}
-        self.workers = {f"w{n}": SimWorker(f"w{n}") for n in range(workers)}
+        self.workers = {
+            f"w{n}": SimWorker(f"w{n}", labels[n] if n < len(labels) else ())
+            for n in range(workers)
+        }
         self.politeness = politeness or self.rng.choice(
             [
                 Politeness(rate=0, concurrency=3, spread=True, robots=False),
@@ -99,6 +103,11 @@ class World:
         self.outputs = SimOutputs(self, seed)
         self.tasks = SimTasks(self, seed, tasks)
         self.wakes: dict[str, float] = {}
+
+    @property
+    def divides_hosts(self) -> bool:
+        """Whether workers share hosts because none of them serves all jobs."""
+        return any(worker.labels for worker in self.workers.values())
 
     # ------------------------------------------------------------ running
 

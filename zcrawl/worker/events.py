@@ -13,6 +13,7 @@ import msgspec
 from zcrawl.mesh.messages import Body, Code, Header, RunConfig
 from zcrawl.model.host import RobotsFile
 from zcrawl.model.log_event import Note as Note
+from zcrawl.model.reload_report import ReloadReport
 from zcrawl.worker.held_requests import Held
 from zcrawl.worker.results.attempt import Attempt
 
@@ -62,6 +63,21 @@ class DrainAsked(msgspec.Struct, frozen=True):
     """A person or the supervisor asks this worker to end."""
 
 
+class SettingsChanged(msgspec.Struct, frozen=True):
+    """The configuration of this machine has other values now."""
+
+    slots: int
+    labels: tuple[str, ...]
+
+
+class NodeReloaded(msgspec.Struct, frozen=True):
+    """The node has read its configuration again, as the leader asked."""
+
+    request: str
+    node: str
+    report: ReloadReport
+
+
 class WorkerTicked(msgspec.Struct, frozen=True):
     rss_bytes: int = 0
     lag_ms: float = 0.0
@@ -76,6 +92,8 @@ WorkerEvent: TypeAlias = (
     | StartedLate
     | RunLacks
     | DrainAsked
+    | SettingsChanged
+    | NodeReloaded
     | WorkerTicked
 )
 
@@ -130,6 +148,12 @@ class ForgetRun(msgspec.Struct, frozen=True):
     run: int
 
 
+class AskForReload(msgspec.Struct, frozen=True):
+    """Let the node read its configuration again; the answer is NodeReloaded."""
+
+    request: str
+
+
 class Exit(msgspec.Struct, frozen=True):
     reason: str
     refused: bool = False  # a new process would be refused as well
@@ -148,6 +172,7 @@ WorkerEffect: TypeAlias = (
     | AdoptRobots
     | AdoptCode
     | ForgetRun
+    | AskForReload
     | Exit
     | Note
 )

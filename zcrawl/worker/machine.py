@@ -39,6 +39,8 @@ from __future__ import annotations
 import enum
 from typing import assert_never
 
+import msgspec
+
 from zcrawl.mesh.messages import (
     Ack,
     Assign,
@@ -51,6 +53,8 @@ from zcrawl.mesh.messages import (
     Header,
     NotLeader,
     Rehello,
+    Reloaded,
+    ReloadNode,
     RunConfigs,
     Stale,
     Welcome,
@@ -69,18 +73,21 @@ from zcrawl.model.rows import NO_HOST
 from zcrawl.model.states import Disposition
 from zcrawl.worker.assignments import Assignments
 from zcrawl.worker.events import (
+    AskForReload,
     CancelFetch,
     DrainAsked,
     Exit,
     FetchEnded,
     HopWanted,
     MasterMessageCame,
+    NodeReloaded,
     Note,
     PermitHop,
     PublishToAll,
     ResultRefused,
     RunLacks,
     SendToMaster,
+    SettingsChanged,
     StartedLate,
     StartFetch,
     WorkerEffects,
@@ -137,6 +144,7 @@ class WorkerMachine:
         pid: int = 0,
         replaces: int = 0,
         life: int = 0,
+        labels: tuple[str, ...] = (),
     ) -> None:
         self.worker = worker
         self.incarnation = incarnation
@@ -150,7 +158,7 @@ class WorkerMachine:
         self.leader = ""
         self.draining = False
         self.permitted_until = 0.0
-        self._about = About(slots, version, hostname, pid, replaces, life, task_slots)
+        self._about = About(slots, version, hostname, pid, replaces, life, task_slots, labels)
         self._hello_number = 0
         self._hello_at = 0.0
         self._greeted_at = 0.0
@@ -186,6 +194,11 @@ class WorkerMachine:
                 self.assignments.lack(run, what, self.leader, effects)
             case DrainAsked():
                 self._drain(effects)
+            case SettingsChanged():
+                self._change_settings(event, now, effects)
+            case NodeReloaded(request, node, report):
+                if self.leader:
+                    effects.append(SendToMaster(self.leader, Reloaded(request, node, report)))
             case WorkerTicked(rss_bytes, lag_ms, cpu_percent):
                 self._pulse.measured(rss_bytes, lag_ms, cpu_percent)
                 self._on_tick(now, effects)
@@ -263,6 +276,8 @@ class WorkerMachine:
                 self._drain(effects)
             case Drain():
                 self.assignments.give_back_queued(self.leader, effects)
+            case ReloadNode(request):
+                effects.append(AskForReload(request))
             case _:
                 effects.append(Note("unexpected_message", type(body).__name__))
 
@@ -413,6 +428,22 @@ class WorkerMachine:
     def _resend_entries(self, entries: list[Entry], effects: WorkerEffects) -> None:
         for entry in entries:
             effects.append(SendToMaster(self.leader, entry.result, entry.number, entry.result.seq))
+
+    # ------------------------------------------------------------ settings
+
+    def _change_settings(
+        self, settings: SettingsChanged, now: float, effects: WorkerEffects
+    ) -> None:
+        """Take over other limits. Fewer slots end no request: fewer are started. A heartbeat tells
+        the leader the slots at once; labels are in HELLO."""
+        self.slots = settings.slots
+        self._pulse.change_slots(settings.slots)
+        labels_before = self._about.labels
+        self._about = msgspec.structs.replace(
+            self._about, slots=settings.slots, labels=settings.labels
+        )
+        if settings.labels != labels_before and self.link is not LeaderLink.ALONE:
+            self._greet(now, effects)
 
     # ------------------------------------------------------------ leaving
 

@@ -36,6 +36,12 @@ class Pulse:
             self.interval_s = min(interval_s, HEARTBEAT_MOST_S)
             self.due_at = min(self.due_at, now + self.interval_s)
 
+    def change_slots(self, slots: int) -> None:
+        """Report other slots, with the next heartbeat, which is due at once."""
+        if slots != self._slots:
+            self._slots = slots
+            self.due_at = 0.0
+
     def count(self) -> None:
         """Count a fetch that ended."""
         self._counted += 1
@@ -87,6 +93,7 @@ class About(msgspec.Struct, frozen=True):
     replaces: int  # incarnation of the process before it
     life: int = 0  # of its supervisor
     task_slots: int = 0
+    labels: tuple[str, ...] = ()  # by which jobs are placed
 
 
 def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: int) -> Hello:
@@ -106,4 +113,5 @@ def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: i
         granted=intake.granted(),
         life=about.life,
         task_slots=about.task_slots,
+        labels=list(about.labels),
     )

@@ -9,17 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from zcrawl.cli import connect, rows
+from zcrawl.cli import connect
 from zcrawl.cli.base import Settings, load_settings
 from zcrawl.cli.commands.export import write_file
 from zcrawl.cli.commands.jobs import readable
-from zcrawl.cli.rows import Source, chunks_of
 from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
 from zcrawl.model.rows import RunCounters, RunRow
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Kept, RequestState, RunState
+from zcrawl.outputs.files import exports
+from zcrawl.outputs.files.exports import Source, chunks_of
 from zcrawl.runtime.threads import in_daemon_thread
 from zcrawl.store.queries import (
+    ChainRuns,
     FailedRow,
     Failures,
     FindJob,
@@ -28,6 +30,7 @@ from zcrawl.store.queries import (
     JobList,
     JobRow,
     ListJobs,
+    ReadChain,
     ReadFailed,
     ReadItems,
     Tallies,
@@ -65,6 +68,8 @@ class StubStore:
                     FailedRow(2, 'https://x/"', skipped, "robots", 0, 0, 0, None),
                 ]
                 return Failures([row for row in rows if row.seq > after][:1])
+        if isinstance(query, ReadChain):
+            return ChainRuns([])
         raise AssertionError(query)
 
     def execute(self, command: Any) -> Any:
@@ -146,14 +151,14 @@ async def test_a_job_is_shown_to_people_without_what_is_empty(
 
 
 def source(store: StubStore, kind: Kept | None = Kept.ITEM) -> Source:
-    return Source(store, 7, b'{"name":"x"}', kind, "")
+    return Source(store, 7, b'{"name":"x"}', kind)
 
 
 def test_items_are_exported_batch_by_batch(
     store: StubStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory holds one batch; every item comes once, in order."""
-    monkeypatch.setattr(rows, "BATCH", 2)
+    monkeypatch.setattr(exports, "BATCH", 2)
     chunks = list(chunks_of(source(store), "jsonl"))
     assert [chunk.count(b"\n") for chunk in chunks] == [2, 2, 1]
     urls = [json.loads(text)["url"] for text in b"".join(chunks).splitlines()]

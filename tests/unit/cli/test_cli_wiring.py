@@ -25,6 +25,7 @@ from zcrawl.cli.main import run
 from zcrawl.errors import RefusedError
 from zcrawl.fetch.keyring import JobRights
 from zcrawl.model.snapshot import EmbeddedSnapshot
+from zcrawl.model.spec import Retention
 from zcrawl.roles import client, embedded, offline
 from zcrawl.runtime import loop, nursery
 
@@ -133,6 +134,10 @@ class World:
 
             async def flush_outputs(self, runs: object = ()) -> None: ...
 
+            def follow_config(self, *_: object) -> None: ...
+
+            def reload(self) -> None: ...
+
         class Closable:
             def close(self) -> None: ...
 
@@ -163,11 +168,18 @@ def test_a_crawl_starts_a_cluster_in_the_data_folder(
     assert run(arguments) == 0
     data, workers, options = world.made[0]
     assert (data, workers) == (tmp_path / "zcrawl-data", 2)
-    limits = {"slots": 32, "task_slots": 0, "rate": 0.0, "bandwidth": 0.0, "stuck_after": 30.0}
+    limits = {
+        "slots": 32,
+        "task_slots": 0,
+        "labels": (),
+        "rate": 0.0,
+        "bandwidth": 0.0,
+        "stuck_after": 30.0,
+    }
     blobs = str(tmp_path / "zcrawl-data" / "blobs")
     rights = {"rights": JobRights(owner=True), "outputs": options["outputs"]}
     assert rights["outputs"].owner
-    more = {"pause_unfinished": True, "nursery": 2, "blobs": blobs}
+    more = {"pause_unfinished": True, "nursery": 2, "blobs": blobs, "retention": Retention()}
     assert options == {**limits, **rights, **more}
     spec = world.asked[0][1]["spec"]
     assert spec["scope"]["max_depth"] == 3

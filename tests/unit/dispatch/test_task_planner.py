@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.unit.machine_tools import run_row, worker_info
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.planner import Planner
-from zcrawl.dispatch.roster import Roster
+from zcrawl.dispatch.roster import PREFETCH_S, QUICK_S, Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.task_planner import TaskGate
 from zcrawl.dispatch.why import task_why
@@ -65,10 +67,10 @@ class Yard:
             for url in sending.urls
         ]
 
-    def end(self, seq: int) -> None:
+    def end(self, seq: int, took_s: float = math.inf) -> None:
         """The result of a task is here and committed."""
         lease = self.leases.by_seq[seq]
-        self.leases.receive(lease)
+        self.leases.receive(lease, lease.sent_at + took_s)
         self.planner.lease_left(lease.worker, lease.row)
         self.planner.close_lease(lease)
 
@@ -166,6 +168,46 @@ def test_fast_tasks_are_sent_in_advance_and_slow_ones_are_not() -> None:
     assert len(yard.plan()) == 2 + 10
     info.vitals = msgspec.structs.replace(info.vitals, task_rate=1e6)
     assert len(yard.plan()) == WINDOW_RESULTS - 12
+
+
+def test_a_worker_that_ends_tasks_at_once_gets_twice_as_many_next_time() -> None:
+    """Without waiting for its heartbeat: a thousand short tasks take no second."""
+    yard = Yard(task_slots=4)
+    yard.add(2_000)
+    sizes = []
+    for _ in range(8):
+        sent = yard.plan(0.01)
+        sizes.append(len(sent))
+        for _, _, seq in sent:
+            yard.end(seq, 0.01)
+    assert sizes == [4, 8, 16, 32, 64, 128, 256, WINDOW_RESULTS]
+
+
+def test_tasks_that_take_long_bring_no_task_in_advance() -> None:
+    """One must not wait for another one."""
+    yard = Yard(task_slots=2)
+    yard.add(90)
+    for took_s in (5.0, PREFETCH_S, 0.01):
+        sent = yard.plan(took_s)
+        assert len(sent) == 2
+        for _, _, seq in sent:
+            yard.end(seq, took_s)
+    assert len(yard.plan()) == 4
+
+
+@pytest.mark.parametrize("pauses", [(PREFETCH_S,), (QUICK_S, QUICK_S), (3_600.0,)])
+def test_short_tasks_of_some_time_ago_bring_no_task_in_advance(pauses: tuple[float, ...]) -> None:
+    """Whether plans were made since then or not."""
+    yard = Yard(task_slots=2)
+    yard.add(2)
+    for _, _, seq in yard.plan():
+        yard.end(seq, 0.01)
+    for pause_s in pauses[:-1]:
+        yard.add(1, run=2)
+        ((_, _, seq),) = yard.plan(pause_s)
+        yard.end(seq)
+    yard.add(90)
+    assert len(yard.plan(pauses[-1])) == 2
 
 
 def test_a_thousand_tasks_run_at_once_on_two_workers() -> None:

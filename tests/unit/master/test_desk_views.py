@@ -340,10 +340,10 @@ def test_a_snapshot_looks_at_each_worker_once_however_many_runs_there_are() -> N
     info = story.leader.state.roster.workers["w1"]
 
     class Lacks(dict[int, str]):
-        def items(self) -> Any:
+        def __iter__(self) -> Any:
             nonlocal looks
             looks += 1
-            return super().items()
+            return super().__iter__()
 
     info.lacks = Lacks({2: "a spider"})
     runs = story.leader.current_snapshot(story.now).runs

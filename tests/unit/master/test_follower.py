@@ -11,7 +11,18 @@ from zcrawl.errors import StoreUnavailable
 from zcrawl.master import events as m
 from zcrawl.master.follower import FORGET_EPOCH_S, FORWARD_PATIENCE_S, LEADER_SILENT_S
 from zcrawl.master.master import TAKEOVER_PATIENCE_S, Master
-from zcrawl.mesh.messages import Beat, Body, ClientRequest, Message, NotLeader, Reply, Snapshot
+from zcrawl.mesh.messages import (
+    Beat,
+    Body,
+    ClientRequest,
+    Message,
+    NotLeader,
+    Reloaded,
+    ReloadNode,
+    Reply,
+    Snapshot,
+)
+from zcrawl.model.reload_report import ReloadReport
 from zcrawl.model.snapshot import PublishedSnapshot, WorkerView
 from zcrawl.store.commands import TakeOver
 from zcrawl.store.queries import FindJob, JobList, ListJobs
@@ -51,6 +62,17 @@ def led() -> Story:
     story = Story()
     story.hear(Beat("m1", 1.0, {}))
     return story
+
+
+def test_a_follower_reloads_when_the_leader_names_it_and_publishes_its_report() -> None:
+    """Not when another master is named, and not for an older leader or a worker."""
+    story = led()
+    assert story.hear(ReloadNode("r", ["m3"])) == []
+    assert story.hear(ReloadNode("r", ["m2"]), source="w1") == []
+    assert story.hear(ReloadNode("r", ["m2"]), epoch=4) == []
+    assert story.hear(ReloadNode("r", ["m2"])) == [m.ReloadConfig("r")]
+    report = ReloadReport(changed=["log.level: info → error"])
+    assert story.handle(m.ConfigReloaded("r", report)) == [m.Publish(Reloaded("r", "m2", report))]
 
 
 def test_a_request_goes_to_the_leader_once_and_its_answer_comes_back() -> None:

@@ -86,6 +86,33 @@ def test_a_new_run_replaces_the_live_ones() -> None:
     assert set(story.leader.state.runs.active) == {3}
 
 
+def test_live_runs_get_a_new_spec() -> None:
+    """With `live`: no run starts, the run is of the new version, and workers are told."""
+    story = LeaderStory().elect()
+    ask(story, "submit", **SUBMIT)
+    story.join()
+    story.tick()
+    slower = {**PLAIN, "priority": 7, "politeness": {**PLAIN["politeness"], "rate": 2.0}}
+    reply = ask(story, "submit", spec=slower, mode="update", seeds=[], live=True)
+    assert (reply.data["run"], reply.data["changed"]) == (0, 1)
+    (run,) = story.store.runs()
+    assert (run.version, run.id) == (2, 1)
+    active = story.leader.state.runs.active[1]
+    assert (active.spec.priority, active.spec.politeness.rate) == (7, 2.0)
+
+
+def test_what_cannot_change_in_a_live_run_is_refused_by_name() -> None:
+    """Nothing is stored then."""
+    story = LeaderStory().elect()
+    ask(story, "submit", **SUBMIT)
+    other = {**PLAIN, "fetch": {**PLAIN["fetch"], "engine": "httpx"}, "priority": 3}
+    reply = ask(story, "submit", spec=other, mode="update", seeds=[], live=True)
+    assert reply.data["code"] == "not_live"
+    assert "fetch.engine cannot change" in reply.data["message"]
+    assert ask(story, "versions", ref="job").data["versions"][0]["version"] == 1
+    assert story.store.runs()[0].version == 1
+
+
 def test_a_job_that_is_only_stored_starts_nothing() -> None:
     """`jobs` shows it with its own state, `versions` what changed since."""
     story = LeaderStory().elect()

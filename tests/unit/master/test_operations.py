@@ -54,6 +54,7 @@ VALUES: dict[str, Any] = {
     "last": True,
     "by": "tag",
     "worker": "w1",
+    "reload": "r1",
 }
 SAMPLES: dict[Type, Any] = {
     Type.INTEGER: 1,

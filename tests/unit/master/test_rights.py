@@ -64,7 +64,7 @@ def test_who_may_only_watch_sees_everything() -> None:
     """The same answers as for others."""
     story = LeaderStory().elect()
     story.submit("http://a.test/")
-    for op in sorted(READS - {"job", "versions", "node", "failed", "masters", "owner"}):
+    for op in sorted(READS - {"job", "versions", "node", "failed", "masters", "owner", "reloaded"}):
         story.replies.clear()
         story.handle(asked(op, run=1))
         assert [reply.ok for reply in story.replies] == [True], op

@@ -40,6 +40,8 @@ from zcrawl.mesh.messages import (
     Rehello,
     Reject,
     Rejection,
+    Reloaded,
+    ReloadNode,
     Reply,
     RunConfig,
     RunConfigs,
@@ -47,6 +49,7 @@ from zcrawl.mesh.messages import (
     Stale,
     Welcome,
 )
+from zcrawl.model.reload_report import ReloadReport
 from zcrawl.model.snapshot import LiveRunView, PublishedSnapshot
 from zcrawl.model.vitals import Vitals
 
@@ -72,6 +75,8 @@ BODIES: list[Body] = [
     Event("x", {"a": [1, None, "b"]}),
     Snapshot(PublishedSnapshot("m1", 1, runs=(LiveRunView(1, 1, pages=1),))),
     Vitals(61_000_000, 2.5),
+    ReloadNode("r1", ["m2"]),
+    Reloaded("r1", "w1", ReloadReport(["log.level: info → error"], [], "")),
     ClientRequest("q", "jobs", {}),
     Reply("q", False, {"code": "x"}),
 ]

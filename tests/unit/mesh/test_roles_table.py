@@ -26,12 +26,16 @@ PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
 # What is legitimate, written down a second time, by hand: channel → role → kinds.
 ASKS = {KeyRole.VIEWER: "REQUEST", KeyRole.OPERATOR: "REQUEST", KeyRole.MASTER: "REQUEST"}
 BY_CHANNEL: dict[Channel, dict[KeyRole, str]] = {
-    Channel.CONTROL: {KeyRole.WORKER: "HELLO ACCEPT REJECT RESULT BYE STALE REQUEST", **ASKS},
+    Channel.CONTROL: {
+        KeyRole.WORKER: "HELLO ACCEPT REJECT RESULT BYE RELOADED STALE REQUEST",
+        **ASKS,
+    },
     Channel.REPORTS: {KeyRole.WORKER: "RESULT HEARTBEAT LINES"},
     Channel.PEER_CONTROL: {KeyRole.MASTER: "REPLY"},
-    Channel.PEER_EVENTS: {KeyRole.MASTER: "BEAT SNAPSHOT LINES VITALS"},
+    Channel.PEER_EVENTS: {KeyRole.MASTER: "BEAT SNAPSHOT LINES VITALS RELOAD RELOADED"},
     Channel.WORKER_CONTROL: {
-        KeyRole.MASTER: "WELCOME ASSIGN ACK CANCEL REHELLO STALE NOT_LEADER DRAIN CONFIG CODE"
+        KeyRole.MASTER: "WELCOME ASSIGN ACK CANCEL REHELLO STALE NOT_LEADER DRAIN CONFIG CODE "
+        "RELOAD"
     },
     Channel.WORKER_EVENTS: {KeyRole.MASTER: "BEAT"},
     Channel.CLIENT_CONTROL: {KeyRole.MASTER: "REPLY"},

@@ -89,7 +89,8 @@ def test_families_begin_as_the_names_that_are_put_together() -> None:
         if isinstance(expression, ast.JoinedStr | ast.Call)
     }
     families = {"store_event(error.code)", "commit_event(error.code)"}
-    assert made == families | {"f'output_{code}'", "f'run_{what}'", "f'job_{state}'"}
+    made_up = {"f'output_{code}'", "f'run_{what}'", "f'job_{state}'"}
+    assert made == families | made_up | {"f'retention_{problem.code}'"}
 
 
 @pytest.mark.parametrize(

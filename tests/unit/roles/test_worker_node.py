@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from zcrawl.config import Config
+from zcrawl.config import Config, resolve
 from zcrawl.coord.ports import (
     Condition,
     Health,
@@ -20,6 +20,7 @@ from zcrawl.mesh.ports import Endpoints
 from zcrawl.roles import worker_files
 from zcrawl.roles.worker_node import WorkerNode
 from zcrawl.runtime.notify import Notify
+from zcrawl.telemetry.logs.files import EventLog
 
 ENDPOINTS = Endpoints("m1", "tcp://10.0.0.1:1", "tcp://10.0.0.1:2", "tcp://10.0.0.1:3")
 
@@ -47,6 +48,18 @@ def node(data: Path, notes: list[str], coordinator: Any = None) -> WorkerNode:
         notes.append(name)
 
     return WorkerNode(Config(), data, 3, log, Notify(), coordinator=coordinator)  # type: ignore[arg-type]
+
+
+async def test_a_configuration_that_changes_before_there_are_processes_is_used(
+    tmp_path: Path,
+) -> None:
+    """SIGHUP may come while the node still asks Consul whether its name is free."""
+    log = EventLog(tmp_path / "log", "w")
+    new = resolve("[worker]\nslots = 5\n", "x", {}).config
+    worker = WorkerNode(Config(), tmp_path, 1, log, Notify(), coordinator=None, read=lambda: new)
+    worker.reload()
+    log.close()
+    assert worker._spec(7)["slots"] == 5
 
 
 async def test_all_workers_leave_the_catalogue_at_once(tmp_path: Path) -> None:

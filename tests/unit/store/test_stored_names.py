@@ -23,6 +23,7 @@ TABLES = {
     "requests",
     "retries",
     "robots",
+    "run_parents",
     "runs",
     "schema_version",
     "sequences",
@@ -40,6 +41,8 @@ INDEXES = {
     "request_run_url_key",
     "run_job",
     "run_job_due_at",
+    "runparent_parent",
+    "runparent_run",
 }
 
 

@@ -78,17 +78,6 @@ def test_an_unknown_key_without_a_near_one_gets_no_guess() -> None:
     assert refusal("zzzzqqq = 1") == "job.toml: unknown key 'zzzzqqq'"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[schedule]\ncron = "0 3 * * *"',
-    ],
-)
-def test_keys_of_later_versions_are_told_as_such(text: str) -> None:
-    """What the full form of a job file has is not called unknown, only not available yet."""
-    assert "not available in this version" in refusal('name = "x"\n' + text)
-
-
 def test_a_kind_that_is_a_slip_is_told() -> None:
     """Any kind that zcrawl does not know is a plugin's, unless it is a slip."""
     assert "did you mean 'crawl'?" in refusal('name = "x"\nkind = "crawls"')

@@ -148,7 +148,9 @@ def test_a_shell_task_that_makes_no_sense_is_refused(section: dict[str, Any], wo
 
 def test_what_a_shell_expands_and_what_is_filled_in_later_is_no_secret() -> None:
     """`$HOME` is the shell's, `${params.day}` the run's, `${seed}` the task's."""
-    spec = shell(args=["-c", "echo $HOME", "${params.day}", "${seed}"], env={"PW": "${PW}"})
+    args = ["-c", "echo $HOME", "${params.day}", "${seed}"]
+    section = {"command": "/bin/echo", "args": args, "env": {"PW": "${PW}"}}
+    spec = job(kind="shell", shell=section, params={"day": "monday"})
     assert spec.shell.args[2:] == ("${params.day}", "${seed}")
     assert not begins_by_itself(spec, []), "it has nothing to do without seeds"
     assert begins_by_itself(shell(), [])

@@ -56,6 +56,7 @@ def crawl_command(
     """
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import CrawlTarget
+    from zcrawl.model.spec import Schedule
     from zcrawl.submit.validate import advice
 
     if resume:
@@ -85,6 +86,10 @@ def crawl_command(
         output.note_if(make_folder(settings.data))
         to = output_for(out, settings.data, submission.spec)
         output.note_if(advice(submission.spec))
+        if submission.spec.schedule != Schedule():
+            output.note(
+                "[schedule] is ignored here: `zcrawl up` and clusters run jobs by themselves"
+            )
         plan = CrawlTarget(settings.data, submission, to, settings.json)
     return start(plan, settings, settings.workers(workers), verbose)
 

@@ -13,7 +13,9 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
+from zcrawl.cli.labels import label_option, with_labels
 from zcrawl.errors import ConfigError, UsageError
+from zcrawl.model.log_event import RELOAD_REFUSED
 from zcrawl.runtime import watchdog
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
     """Run a master of a cluster.
 
     Masters find each other and elect a leader through Consul; all state is in the database. Any
-    number may run; SIGTERM hands leadership over at once, SIGHUP reads the allow-list again.
+    number may run; SIGTERM hands leadership over at once. A changed configuration is used without a
+    restart: when its file changes, after SIGHUP, and after `zcrawl reload`.
     """
     from zcrawl.runtime.loop import run_async
 
@@ -50,10 +53,12 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
             coordinator=cluster.coordinator(config),
             open_store=lambda: cluster.open_store(config, create=create_database),
             look=lambda: cluster.registered(config, MemberRole.MASTER),
+            read=lambda: settings.again(node),
+            files=settings.config_files(),
         )
         return await _run_until_signal(
             master.run,
-            lambda: _reload(settings, node, master.reload, log),
+            master.reload,
             even_if_stuck=True,
         )
 
@@ -64,6 +69,7 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
 @click.command("worker", cls=Command)
 @click.option("--id", "node", metavar="ID", help="This node's name. [default: the host's]")
 @click.option("--processes", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
+@label_option
 @click.option("--standalone", is_flag=True, help="Work without masters, in a store of its own.")
 @click.option("--job", "jobs", multiple=True, metavar="FILE", help="With --standalone: a job file.")
 @common
@@ -71,15 +77,16 @@ def worker_command(
     settings: Settings,
     node: str | None,
     processes: int | None,
+    labels: tuple[str, ...],
     standalone: bool,
     jobs: tuple[str, ...],
 ) -> int:
-    """Run a worker of a cluster, or a node without a master.
+    """Run a worker of a cluster, or with --standalone a node without a master.
 
     One process for each core, unless --processes says otherwise. It finds the masters through
     Consul, or through cluster.masters, and needs no open port. After SIGTERM it finishes its
-    requests and ends. After SIGHUP it reads the configuration again; if the limits changed, its
-    processes are restarted one by one.
+    requests and ends. A changed configuration is used without a restart: when its file changes,
+    after SIGHUP, and after `zcrawl reload`.
 
     With --standalone it runs the jobs of its job files in its data folder. With a list of nodes
     (docs/standalone.md) it does its share of them: each node computes alone who owns a host.
@@ -97,7 +104,7 @@ def worker_command(
         from zcrawl.roles.worker_node import WorkerNode
         from zcrawl.runtime.notify import Notify
 
-        config = settings.named(node)
+        config = with_labels(settings.named(node), labels)
         in_consul = bool(config.consul.address)
         log = settings.daemon_log(cluster.node_id(config))
         if warning:
@@ -111,10 +118,9 @@ def worker_command(
             coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
             look=(lambda: cluster.registered(config, MemberRole.WORKER)) if in_consul else None,
             closed=settings.config_files(),
+            read=lambda: with_labels(settings.again(node), labels),
         )
-        return await _run_until_signal(
-            worker.run, lambda: _reload(settings, node, worker.reload, log)
-        )
+        return await _run_until_signal(worker.run, worker.reload)
 
     settings.require_cluster()
     warning = make_folder(settings.data)
@@ -159,19 +165,17 @@ def _standalone(
     return run_async(
         _run_until_signal(
             lambda stop: role.run(cluster, prepared, stop),
-            lambda: _reload(settings, None, role.reload, log),
+            lambda: _reload(settings, role.reload, log),
         )
     )
 
 
-def _reload(
-    settings: Settings, node: str | None, reload: Callable[[Config], None], log: EventLog
-) -> None:
+def _reload(settings: Settings, reload: Callable[[Config], None], log: EventLog) -> None:
     """Read the files again; if one is wrong, log it and change nothing."""
     try:
-        config = settings.again(node)
+        config = settings.again(None)
     except ConfigError as error:
-        log("reload_refused", str(error))
+        log(RELOAD_REFUSED, str(error))
         return
     reload(config)
 

@@ -56,9 +56,10 @@ def export_command(
     """Write a run's items, or its failures, to a file."""
     from zcrawl.cli import output
     from zcrawl.cli.connect import find_job, open_database
-    from zcrawl.cli.rows import Source, chunks_of, whole_file_of
     from zcrawl.cli.specs import format_of
     from zcrawl.model.states import Kept
+    from zcrawl.outputs.files.exports import Source, chunks_of, whole_file_of
+    from zcrawl.roles.blobs import body_getter
     from zcrawl.runtime.files import is_within
     from zcrawl.telemetry.views import chosen_run
 
@@ -69,13 +70,20 @@ def export_command(
         raise UsageError(
             f"--csv-safe is for CSV, and the output is {form}; add --format csv, or leave it out"
         )
+    lost: list[str] = []  # bodies that an archive lacks
     with contextlib.closing(open_database(settings)) as store:
         job = find_job(store, ref)
         row = chosen_run(job, run)
         number = row.id
         kind = Kept.REJECTED if rejected else Kept.PROBLEM if problems else Kept.ITEM
         rows = None if failed else kind
-        source = Source(store, number, row.spec, rows, settings.blobs(), csv_safe)
+        captures = FORMATS[form].captures
+        body_of = (
+            body_getter(settings.blobs(), lambda name, detail: lost.append(detail))
+            if captures
+            else None
+        )
+        source = Source(store, number, row.spec, rows, body_of, csv_safe)
         if not FORMATS[form].appendable:
             if out == "-":
                 title = FORMATS[form].title
@@ -85,14 +93,23 @@ def export_command(
             chunks = chunks_of(source, form)
             if out == "-":
                 _to_stdout(chunks, form)
+                _note_lost(lost)
                 return 0
             write = _write_chunks(chunks)
         length = write_out(out, write, of_user=not is_within(Path(out), settings.data))
+    _note_lost(lost)
     if settings.json:
         output.print_json({"job": job.id, "run": number, "path": out, "bytes": length})
     else:
         output.note(f"run {number}: {output.size(length)} in {out}")
     return 0
+
+
+def _note_lost(lost: list[str]) -> None:
+    from zcrawl.cli import output
+
+    if lost:
+        output.note(f"{len(lost)} bodies are lost; the first: {lost[0]}")
 
 
 def _to_stdout(chunks: Iterator[bytes], form: str) -> None:

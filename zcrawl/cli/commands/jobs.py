@@ -146,9 +146,12 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "workers": ", ".join(view["workers"]),
         "done by": output.counts(view.get("shares", {})),
         "seeds": ", ".join(spec.get("seeds", ())[:5]),
+        **_schedule_lines(view),
     }
     for n, written in enumerate(view.get("outputs", ()), 1):
         lines[f"output {n}"] = output.describe_output(written)
+    for kept in view.get("not_removed", ()):
+        lines[f"run {kept['run']} kept"] = kept["problem"]
     for n, action in enumerate(view.get("last_actions", ()), 1):
         lines[f"action {n}"] = f"{action['what']} by {action['by'] or 'unknown'}, {action['at']}"
     for name, counts in view.get("fields", {}).items():
@@ -167,6 +170,33 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         ]
         lines["runs"] = "; ".join(runs)
     return {name: value for name, value in lines.items() if value not in ("", None)}
+
+
+def _schedule_lines(view: dict[str, Any]) -> dict[str, object]:
+    """When the job runs by itself, what this run was given, and the chain that it is part of. A
+    master of an older version sends none of it."""
+    from zcrawl.cli.commands.schedule import when, why_none
+
+    lines: dict[str, object] = {}
+    schedule = view.get("schedule")
+    if schedule:
+        lines["runs by itself"] = when(schedule)
+        lines["next"] = ", ".join(schedule["next"]) or (
+            why_none(schedule) if view["job_state"] != "active" else ""
+        )
+        lines["waits"] = f"the run due at {schedule['held']}" if schedule["held"] else ""
+        lines["last not started"] = schedule["note"]
+    started = view.get("cause", "submitted")
+    due_at = f", due at {view['due_at']}" if view.get("due_at") else ""
+    lines["started by"] = f"{started}{due_at}" if started not in ("", "submitted") else ""
+    params = view.get("params", {})
+    lines["params"] = ", ".join(f"{key}={value}" for key, value in params.items())
+    for number, run in enumerate(view.get("chain", ())):
+        here = "  <- this run" if run["run"] == view["run"] else ""
+        reason = f" ({run['reason']})" if run["reason"] else ""
+        text = f"{'  ' * run['depth']}{run['name']} run {run['run']}: {run['state']}{reason}{here}"
+        lines["chain" if number == 0 else f"chain {number + 1}"] = text
+    return lines
 
 
 def _version_text(view: dict[str, Any]) -> str:

@@ -62,6 +62,9 @@ def nodes_command(settings: Settings) -> int:
         right=figures,
     )
     for row in reply["workers"]:
+        if row.get("labels"):
+            output.note(f"labels of {row['id']}: {', '.join(row['labels'])}")
+    for row in reply["workers"]:
         if row.get("deaf"):
             output.note(
                 f"{row['id']} is heard, but does not hear the leader: its hosts go to others. "

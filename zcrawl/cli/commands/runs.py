@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from zcrawl.cli.base import Command, Settings, common
+from zcrawl.errors import UsageError
 
 
 @click.command("runs", cls=Command)
@@ -41,15 +42,20 @@ def runs_command(settings: Settings, ref: str, limit: int) -> int:
 
 
 @click.command("run", cls=Command)
-@click.argument("number", metavar="RUN", type=click.IntRange(1))
+@click.argument("number", metavar="RUN")
 @common
-def run_command(settings: Settings, number: int) -> int:
+def run_command(settings: Settings, number: str) -> int:
     """Show one run."""
     from zcrawl.cli import connect
     from zcrawl.cli.commands.jobs import show_job
     from zcrawl.runtime.loop import run_async
 
-    return show_job(settings, run_async(connect.run(settings, number)))
+    if not (number.isascii() and number.isdecimal()):
+        raise UsageError(
+            f"{number!r} is not the number of a run; `zcrawl runs` lists them. To run a job file: "
+            f"`zcrawl crawl {number}`"
+        )
+    return show_job(settings, run_async(connect.run(settings, int(number))))
 
 
 @click.command("versions", cls=Command)

@@ -19,6 +19,7 @@ from zcrawl.cli.specs import (
     spec_options,
     split_sources,
     stored_name,
+    typed_params,
     with_capture,
 )
 from zcrawl.errors import UnreachableError, UsageError
@@ -45,6 +46,14 @@ LACK_S: Final = 3.0  # time for workers to report that they cannot do a job
 @click.option("--again", is_flag=True, help="Run a stored job again, unchanged.")
 @click.option("--no-run", is_flag=True, help="Only store the job.")
 @click.option("--restart", is_flag=True, help="Cancel the live runs of the job, and start anew.")
+@click.option("--live", is_flag=True, help="With --update: change the live runs, start none.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Give a value to a parameter of the job ([params]); can be repeated.",
+)
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; print its summary.")
 @spec_options
 @common
@@ -57,6 +66,8 @@ def submit_command(
     again: bool,
     no_run: bool,
     restart: bool,
+    live: bool,
+    assignments: tuple[str, ...],
     wait: bool,
     changes: dict[str, Any],
 ) -> int:
@@ -73,6 +84,14 @@ def submit_command(
         )
     if no_run and (wait or restart or again):
         raise UsageError("--no-run starts no run, so --wait, --restart and --again make no sense")
+    if live and (not update or wait or restart or no_run):
+        raise UsageError(
+            "--live changes the live runs of a job and starts none: use it with --update, and "
+            "without --wait, --restart and --no-run"
+        )
+    params = typed_params(assignments)
+    if no_run and (params or seeds):
+        raise UsageError("--no-run starts no run, so --set and --seeds make no sense")
     if restart and not (update or again):
         raise UsageError("--restart needs --update (a new spec) or --again (the stored one)")
     if out == "-":
@@ -81,7 +100,7 @@ def submit_command(
         )
     name = stored_name(sources)
     if again and name:
-        submission = prepare_again(name, seeds, changes)
+        submission = prepare_again(name, seeds, changes, params)
     else:
         if name and is_plain_word(name):
             raise UsageError(
@@ -89,7 +108,7 @@ def submit_command(
                 f"zcrawl submit {name} --again; for a site: https://{name}/"
             )
         job_file, urls = split_sources(sources)
-        submission = prepare(urls, job_file, seeds, with_capture(changes, out))
+        submission = prepare(urls, job_file, seeds, with_capture(changes, out), params=params)
     to = None
     if out:
         here = not settings.in_cluster
@@ -98,7 +117,8 @@ def submit_command(
     from zcrawl.runtime.loop import run_async
 
     args = submission.args(mode, to)
-    args |= {key: True for key, given in (("no_run", no_run), ("restart", restart)) if given}
+    flags = {"no_run": no_run, "restart": restart, "live": live}
+    args |= {key: True for key, given in flags.items() if given}
     return run_async(_submit(settings, submission, args, to, wait))
 
 
@@ -176,10 +196,16 @@ async def _submit(
         if not settings.json:
             output.data(str(reply["job"]))
         if not reply["run"]:
-            output.note_if("" if settings.json else f"job {reply['job']} is stored")
+            changed = reply.get("changed", 0)
+            also = f"; {output.plural(changed, 'live run')} changed" if args.get("live") else ""
+            output.note_if("" if settings.json else f"job {reply['job']} is stored{also}")
             if settings.json:
-                output.print_json({"job": reply["job"], "run": None})
+                output.print_json({"job": reply["job"], "run": None, "changed": changed})
             return 0
+        if reply.get("waits"):  # a master of an earlier version does not say it
+            output.note(f"job {reply['job']} waits: {reply['waits']}")
+        elif reply.get("workers") and submission.spec.placement.require:
+            output.note(f"goes to {', '.join(reply['workers'])}")
         if submission.more:
             await send_seeds(ask, reply["run"], submission)
         if not wait and (submission.stored or needs_more(submission.spec)):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,30 +13,37 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
+from zcrawl.cli.labels import label_option, with_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zcrawl.cli.interrupt import Interrupt
     from zcrawl.model.snapshot import ClusterSnapshot, EmbeddedSnapshot
 
 JOIN_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.1
+TERMINAL: Final = "/dev/tty"  # that of this process; it cannot be opened when it is closed
 
 
 @click.command("up", cls=Command)
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
+@label_option
 @common
-def up_command(settings: Settings, workers: int | None) -> int:
+def up_command(settings: Settings, workers: int | None, labels: tuple[str, ...]) -> int:
     """Run a cluster on this machine that accepts jobs.
 
-    It continues jobs that were running, and stays until Ctrl-C or SIGTERM.
+    It continues jobs that were running, and stays until Ctrl-C or SIGTERM. A changed configuration
+    is used without a restart: when its file changes, after SIGHUP, and after `zcrawl reload`.
     """
     from zcrawl.cli import output
     from zcrawl.runtime.loop import run_async
 
     output.note_if(make_folder(settings.data))
-    return run_async(_stay_up(settings, settings.workers(workers)))
+    return run_async(_stay_up(settings, settings.workers(workers), labels))
 
 
-async def _stay_up(settings: Settings, workers: int) -> int:
+async def _stay_up(settings: Settings, workers: int, labels: tuple[str, ...]) -> int:
     import msgspec
 
     from zcrawl.cli import output
@@ -44,9 +53,19 @@ async def _stay_up(settings: Settings, workers: int) -> int:
 
     with Interrupt(lambda: "stopped at once; nothing that was committed is lost") as interrupt:
         cluster = EmbeddedCluster(
-            settings.data, workers, blobs=settings.blobs(), **settings.worker_limits()
+            settings.data,
+            workers,
+            blobs=settings.blobs(),
+            fires=True,
+            **settings.worker_limits(),
+        )
+        cluster.follow_config(
+            with_labels(settings.config, labels),
+            lambda: with_labels(settings.again(None), labels),
+            settings.config_files(),
         )
         async with cluster:
+            _on_hangup(cluster.reload, interrupt)
             snapshot = await _joined(cluster, workers, interrupt)
             if settings.json:
                 output.print_json(msgspec.to_builtins(snapshot))
@@ -61,6 +80,28 @@ async def _stay_up(settings: Settings, workers: int) -> int:
     output.note("stopped; `zcrawl up` continues from here")
     sys.stderr.flush()
     return 0
+
+
+def _on_hangup(reload: Callable[[], None], interrupt: Interrupt) -> None:
+    """SIGHUP means a reload, and also that the terminal was closed: then the cluster ends."""
+
+    had_terminal = _has_terminal()
+
+    def hung_up() -> None:
+        if had_terminal and not _has_terminal():
+            interrupt.press()
+        else:
+            reload()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open(TERMINAL, os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 async def _joined(cluster: Any, workers: int, interrupt: Any) -> EmbeddedSnapshot:

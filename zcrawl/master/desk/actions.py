@@ -16,8 +16,8 @@ Of the others `pause`, `resume`, `cancel`, `tune` and `delete` are one transacti
 A new leader knows no worker before it has said HELLO. So nothing is refused for want of a node
 until `LeaderState.settled_at`; a worker that the database knows can be drained at once. Pure.
 
-A part of the desk: plain functions from arguments to what has to be done. A run's pace is stored
-with its spec, so it survives a failover.
+A part of the desk: plain functions from arguments to what has to be done. A run's pace
+and limits are stored with its spec, so they survive a failover.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.reads import wanted_run
 from zcrawl.master.events import Execute, MasterEffects
 from zcrawl.master.leader_state import LeaderState
+from zcrawl.master.reloads import belongs_to
 from zcrawl.model.reasons.cluster import (
     BAD_REQUEST,
     NO_SUCH_HOST,
@@ -55,18 +56,36 @@ from zcrawl.submit.read import to_json
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import chosen_run
 
-TUNABLE: Final = ("rate", "concurrency", "burst")
+# What can change while a run goes on: argument → its section in the spec; "": the top.
+TUNABLE: Final = {
+    "rate": "politeness",
+    "concurrency": "politeness",
+    "burst": "politeness",
+    "max_depth": "scope",
+    "max_pages": "scope",
+    "max_pages_per_host": "scope",
+    "tags": "",
+}
+LIFTED: Final = ("max_pages", "max_pages_per_host")  # 0 stands for no limit
 
 
 def tuned_spec(job: JobRow, args: Arguments) -> tuple[RunRow, bytes]:
-    """The run that is meant and its spec with another pace; validated like a new one."""
+    """The run that is meant and its spec with other values; validated like a new one."""
     changes = {name: args[name] for name in TUNABLE if args.get(name) is not None}
     if not changes:
         names = ", ".join(TUNABLE)
         raise RefusedError(f"nothing to change: give one of {names}", code=BAD_REQUEST)
     run = chosen_run(job, wanted_run(args))
     plain = msgspec.json.decode(run.spec)
-    plain["politeness"] = {**plain.get("politeness", {}), **changes}
+    for name, value in changes.items():
+        section = plain.setdefault(TUNABLE[name], {}) if TUNABLE[name] else plain
+        if name == "max_pages_per_host" and section.get(name) is None:
+            raise RefusedError(
+                "max_pages_per_host can change only in a run that began with it: its pages of each "
+                "host were not counted",
+                code=BAD_REQUEST,
+            )
+        section[name] = None if value == 0 and name in LIFTED else value
     spec: JobSpec = spec_from_dict(plain, "change")
     return run, to_json(spec)
 
@@ -94,6 +113,17 @@ def unseen_runs(done: JobChanged) -> RefusedError:
     )
 
 
+def given_params(args: Arguments) -> dict[str, str]:
+    """Return the values that a client gives to the parameters of a job."""
+    if args.get("params") is None:
+        return {}
+    params = args.table("params")
+    for key, value in params.items():
+        if not isinstance(value, str):
+            raise RefusedError(f"params.{key} must be a text", code=BAD_REQUEST)
+    return params
+
+
 def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:
     """Which epoch ends, and which one is now. It is named, so that it can be asked again: the next
     leader keeps its own."""
@@ -102,6 +132,28 @@ def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:
             "name the epoch that is to end (`zcrawl nodes` shows it)", code=BAD_REQUEST
         )
     return {"leader": state.me, "epoch": args.integer("epoch"), "now": state.epoch}
+
+
+RELOAD_ID_MOST: Final = 64  # characters
+
+
+def begin_reload(state: LeaderState, args: Arguments, now: float) -> str:
+    """Begin a reload of all nodes, or of those with a name; return its id. NodeUnknown: nobody has
+    that name."""
+    request, node = args.text("reload"), args.text("node")
+    if not 0 < len(request) <= RELOAD_ID_MOST:
+        raise RefusedError(
+            f"reload: the id must have 1 to {RELOAD_ID_MOST} characters", code=BAD_REQUEST
+        )
+    masters = {entry.id for entry in state.catalogue.masters if entry.healthy} | {state.me}
+    workers = {info.id for info in state.roster.workers.values() if info.present}
+    if node:
+        masters &= {node}
+        workers = {worker for worker in workers if belongs_to(worker, node)}
+        if not masters and not workers:
+            raise NodeUnknown(node, state)
+    state.reloads.begin(request, sorted(masters), sorted(workers), now)
+    return request
 
 
 RETRY_ROWS: Final = 1_000  # in one transaction

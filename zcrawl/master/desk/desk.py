@@ -12,13 +12,10 @@ from typing import Any, assert_never
 
 import msgspec
 
+from zcrawl.dispatch.placement import can_serve, why_unplaced
 from zcrawl.errors import RefusedError, StoreError, UnreachableError, ZcrawlError
-from zcrawl.frontier.scope import canonical_rules
-from zcrawl.frontier.url import CANONICAL_VERSION
 from zcrawl.master.desk import actions, idempotency, reads, replies
-from zcrawl.master.desk import seeds as seed_lists
 from zcrawl.master.desk.actions import Intents, NodeUnknown
-from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.operation import (
     OPERATIONS,
     EveryMaster,
@@ -31,11 +28,13 @@ from zcrawl.master.desk.operation import (
 )
 from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
-from zcrawl.master.desk.views import DeskViews
-from zcrawl.master.events import Ask, Execute, MasterEffects, Note, StepDown
+from zcrawl.master.desk.submissions import Submissions
+from zcrawl.master.desk.views import DeskViews, balance_view
+from zcrawl.master.events import Ask, Execute, MasterEffects, Note, RemoveOldRuns, StepDown
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import live_run, nodes_view
 from zcrawl.mesh.messages import ClientRequest
+from zcrawl.model.process_name import worker_of
 from zcrawl.model.reasons.cluster import (
     BAD_REQUEST,
     NO_LEADER,
@@ -44,11 +43,7 @@ from zcrawl.model.reasons.cluster import (
     UNSEEN_RUNS,
 )
 from zcrawl.model.reasons.skip import CANCELLED, DELETED
-from zcrawl.model.reasons.usage import NO_SEEDS
-from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.model.reasons.waiting import PAUSED_BY_REQUEST
-from zcrawl.model.rows import NewLink
-from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import JobState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
@@ -75,19 +70,23 @@ from zcrawl.store.queries import (
     FindReply,
     FoundReply,
     JobList,
+    JobNames,
     JobRow,
     Query,
     QueryOutcome,
+    ReadRemovable,
+    RemovableRuns,
 )
 from zcrawl.store.rules import run_reply
-from zcrawl.submit.code import begins_by_itself, with_code_right
-from zcrawl.submit.outputs import refuse_login
-from zcrawl.submit.private import opened_by, with_right
-from zcrawl.submit.read import to_json
-from zcrawl.submit.shell_rights import with_shell_right
 from zcrawl.submit.stored import check_right
-from zcrawl.submit.validate import spec_from_dict
-from zcrawl.telemetry.views import chosen_run, is_visible, live_runs, present_runs, would_change
+from zcrawl.telemetry.views import (
+    MOST_REMOVABLE,
+    chosen_run,
+    live_runs,
+    present_runs,
+    removable_view,
+    would_change,
+)
 
 ACTIONS = {
     "pause": (RunState.PAUSED, PAUSED_BY_REQUEST),
@@ -105,6 +104,7 @@ class Desk:
         self._intents = Intents(state)
         self._waiting: dict[str, Pending] = {}  # for a worker that may still say HELLO
         self._views = DeskViews(state)
+        self.submissions: Submissions = Submissions(state)
 
     def ask(
         self, client: bytes, request: ClientRequest, now: float, effects: MasterEffects
@@ -128,7 +128,9 @@ class Desk:
             self._begin(pending, now, effects)
 
     def _begin(self, pending: Pending, now: float, effects: MasterEffects) -> None:
-        self._do(pending, now, effects, audited=_operation(pending).audited)
+        looks_only = bool(pending.request.args.get("dry_run"))
+        audited = _operation(pending).audited and not looks_only
+        self._do(pending, now, effects, audited=audited)
 
     def _do(
         self, pending: Pending, now: float, effects: MasterEffects, *, audited: bool = False
@@ -180,101 +182,6 @@ class Desk:
 
     # ------------------------------------------------------------ submissions
 
-    def submit(self, pending: Pending, now: float, effects: MasterEffects) -> None:
-        args = pending.args
-        if args.get("mode") == "again":  # it runs what is stored: look at that first
-            by_name = args.get("ref") is not None
-            name = args.text("ref") if by_name else _spec_of(args).name
-            effects.append(Ask(FindJob(name), pending.request.id))
-        else:
-            self._submit_now(pending, now, effects)
-
-    def submit_again(
-        self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
-    ) -> None:
-        """Go on with a submission in the mode `again`, with the job that is stored."""
-        spec = None
-        if pending.args.get("ref") is not None:
-            reads.the_job(job_list, pending.request)
-        for stored in filter(is_visible, job_list.jobs):
-            spec = check_right(stored.spec, self._state.allow_code, self._state.shell)
-        self._submit_now(pending, now, effects, spec)
-
-    def _submit_now(
-        self,
-        pending: Pending,
-        now: float,
-        effects: MasterEffects,
-        stored: JobSpec | None = None,
-    ) -> None:
-        """`stored`: the spec that the job has, if that is what runs."""
-        args = pending.args
-        spec = stored if stored is not None and args.get("ref") is not None else _spec_of(args)
-        # On a cluster a typed URL opens nothing, whatever a client sends.
-        opened = opened_by(args) if self._state.vouches else ()
-        spec = with_right(spec, opened, self._state.allow_private)
-        with_code_right(spec, self._state.allow_code)
-        with_shell_right(spec, self._state.shell)
-        rules = canonical_rules((stored or spec).scope, CANONICAL_VERSION)
-        given = args.sequence("seeds") or list(spec.own_seeds)
-        seeds = seed_lists.read(given, rules, takes_ids=spec.takes_ids)
-        seed_hosts = seed_lists.netlocs(seeds)
-        listed = seed_lists.read(list(spec.sitemaps.urls), rules)
-        seeds += tuple(link.as_sitemap() for link in listed)
-        starts = begins_by_itself(spec, seeds)
-        if args.get("ref") is not None and not (seeds or starts or args.get("seeding")):
-            raise RefusedError(
-                f"job {spec.name!r} has no seeds of its own; give them again: --seeds FILE",
-                code=NO_SEEDS,
-            )
-        output = self._state.outputs.settle(spec, args.get("output"))
-        refuse_login(output[0] if output else "")
-        if args["mode"] not in ("new", "update", "again"):
-            raise RefusedError(f"unknown mode {args['mode']!r}", code=BAD_REQUEST)
-        command = SubmitJob(
-            epoch=self._state.epoch,
-            request=pending.request.id,
-            name=spec.name,
-            spec=to_json(spec),
-            mode=args["mode"],
-            seeds=self._state.own((*seeds, seed_lists.start(rules)) if starts else seeds),
-            seed_hosts=seed_hosts,
-            seeding=bool(args.get("seeding")),
-            output=output,
-            now=self._state.utc(now),
-            by=pending.request.by,
-            via=pending.request.via or self._state.me,
-            canonical=rules.version,
-            start=not args.get("no_run"),
-            cancels=self._live_runs(spec.name) if args.get("restart") else (),
-        )
-        effects.append(Execute(command))
-
-    def _live_runs(self, name: str) -> tuple[int, ...]:
-        active = self._state.runs.active
-        return tuple(run for run in active if active[run].row.name == name)
-
-    def add_seeds(self, pending: Pending, now: float, effects: MasterEffects) -> None:
-        args = pending.args
-        run, urls = args.integer("run"), args.sequence("seeds")
-        active = self._state.runs.get(run)
-        if active is not None and not active.rules.are_known:
-            raise RefusedError(active.waits, code=CANONICAL_CODE)
-        # A run that memory does not have has ended or never was: the store says which.
-        seeds: tuple[NewLink, ...] = ()
-        if active is not None:
-            seeds = seed_lists.read(urls, active.rules, takes_ids=active.spec.takes_ids)
-        command = AddSeeds(
-            epoch=self._state.epoch,
-            request=pending.request.id,
-            run=run,
-            seeds=self._state.own(seeds),
-            seed_hosts=seed_lists.netlocs(seeds),
-            last=bool(args["last"]),
-            now=self._state.utc(now),
-        )
-        effects.append(Execute(command))
-
     def _submitted(
         self, pending: Pending, done: Submitted, now: float, effects: MasterEffects
     ) -> bool:
@@ -282,14 +189,21 @@ class Desk:
         if done.refused:
             self._refuse(pending, replies.refusal(done.refused, done.job, done.run), effects)
             return False
-        for cancelled in done.cancelled:
-            self._state.put_run(cancelled, now, effects)
+        for changed in (*done.cancelled, *done.changed):
+            self._state.put_run(changed, now, effects)
         if done.row is not None and not (done.repeated and done.row.state.ended):
             # Also a repeated one: its client may add seeds before the reload has read the run.
             self._state.put_run(done.row, now, effects)
             if not done.repeated and not done.row.state.ended:
                 self._state.admit(done.admitted, done.hosts, now)
-        data = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        data: dict[str, Any] = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        if done.changed:
+            data["changed"] = len(done.changed)
+        active = self._state.runs.get(done.run)
+        if active is not None:
+            usable = [info for info in self._state.roster.workers.values() if info.usable]
+            data["workers"] = sorted(info.id for info in usable if can_serve(active, info))
+            data["waits"] = why_unplaced(active, usable)
         self._reply(pending, data, effects)
         return done.repeated  # its rows were admitted by a commit whose answer was lost
 
@@ -322,10 +236,18 @@ class Desk:
             run = runs[0] if runs else run  # none is live: the store refuses, or has nothing to do
             pending.count = sum(would_change(row, state) for row in runs or [run])
             others = tuple(row.id for row in runs if row is not run)
-            client_action, epoch = self._client_action(pending, now), self._state.epoch
-            id = pending.request.id
+            client_action = self._client_action(pending, now)
+            deletes = state is RunState.DELETED and pending.args.get("ended_at") is not None
             change = ChangeRun(
-                epoch, id, run.id, state, reason, client_action.at, client_action, others
+                epoch=self._state.epoch,
+                request=pending.request.id,
+                run=run.id,
+                state=state,
+                reason=reason,
+                now=client_action.at,
+                client_action=client_action,
+                others=others,
+                only_ended_at=pending.args.number("ended_at") if deletes else None,
             )
             effects.append(Execute(change))
         else:
@@ -399,13 +321,48 @@ class Desk:
             effects.append(Note(f"run_{what}", f"{sentence} (run {row.id})", row.id))
             self._reply(pending, run_reply(row, pending.count), effects)
 
+    # ------------------------------------------------------------ retention
+
+    def prune(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        """Begin with the job, if one is named."""
+        if pending.args.text("ref"):
+            self.find_job(pending, now, effects)
+        else:
+            self._find_removable(pending, now, effects)
+
+    def prune_job(
+        self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
+    ) -> None:
+        pending.job = reads.the_job(job_list, pending.request)
+        self._find_removable(pending, now, effects)
+
+    def _find_removable(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        job = None if pending.job is None else pending.job.id
+        utc, defaults = self._state.utc(now), self._state.retention
+        effects.append(Ask(ReadRemovable(utc, defaults, MOST_REMOVABLE, job), pending.request.id))
+
+    def _pruned(self, pending: Pending, found: RemovableRuns, effects: MasterEffects) -> None:
+        """The driver removes them: it writes archives, and then deletes each run by a request."""
+        if not pending.args.get("dry_run"):
+            effects.append(RemoveOldRuns(None if pending.job is None else pending.job.id))
+        self._reply(pending, {"runs": [removable_view(row) for row in found.rows]}, effects)
+
     def tune(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
         job = reads.the_job(job_list, pending.request)
         run, spec = actions.tuned_spec(job, pending.args)
         pending.count = int(run.spec != spec)
         client_action = self._client_action(pending, now)
         effects.append(
-            Execute(TuneRun(self._state.epoch, client_action.request, run.id, spec, client_action))
+            Execute(
+                TuneRun(
+                    self._state.epoch,
+                    client_action.request,
+                    run.id,
+                    spec,
+                    client_action,
+                    client_action.at,
+                )
+            )
         )
 
     def _client_action(self, pending: Pending, now: float) -> ClientAction:
@@ -426,6 +383,27 @@ class Desk:
     def _set_drain(self, on: bool, pending: Pending, now: float, effects: MasterEffects) -> None:
         client_action = self._client_action(pending, now)
         effects.append(Execute(self._intents.drain(pending.args, on, client_action)))
+
+    def reload(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        """Let nodes read their configuration again. `reloaded` shows who has answered."""
+        request = actions.begin_reload(self._state, pending.args, now)
+        self._reply(pending, self._state.reloads.view(request), effects)
+
+    def reloaded(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        view = self._state.reloads.view(pending.args.text("reload"))
+        self._reply(pending, view, effects)
+
+    def rebalance(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        """Move the hosts that `balance` shows. A repeat finds nothing more to move."""
+        state = self._state
+        epoch = pending.args.integer("epoch")
+        moves = state.planner.moves(now) if epoch == state.epoch else []
+        data = balance_view(state.planner, moves, now) | {"epoch": epoch, "now": state.epoch}
+        state.planner.move_hosts(moves, now)
+        for move in moves:
+            text = f"{move.origin} goes to {worker_of(move.target)}: {move.why}"
+            effects.append(Note("host_moves", text))
+        self._reply(pending, data, effects)
 
     def step_down(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         data = actions.step_down(self._state, pending.args)
@@ -478,8 +456,14 @@ class Desk:
             else:
                 self._reply(pending, msgspec.json.decode(outcome.reply), effects)
             return
+        if isinstance(outcome, RemovableRuns):
+            self._pruned(pending, outcome, effects)
+            return
         try:
             handler = _operation(pending).handler
+            if isinstance(outcome, JobNames):
+                self.submissions.submit_child(pending, outcome, now, effects)
+                return
             if isinstance(handler, LeaderAction):
                 assert handler.continue_with is not None and isinstance(outcome, JobList)
                 handler.continue_with(self)(pending, outcome, now, effects)
@@ -578,7 +562,3 @@ def request_of(command: Command) -> str:
         getattr(command, "request", "") if client_action is None else client_action.request
     )
     return request
-
-
-def _spec_of(args: Arguments) -> JobSpec:
-    return spec_from_dict(args.table("spec"), "submission")

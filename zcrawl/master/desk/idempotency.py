@@ -13,6 +13,8 @@ looks there before it does anything. Why that is enough:
   and the next leader goes on with it (`actions`).
 - `step_down` names the epoch that is to end. It needs no database, which may be the very reason to
   ask for it, and the next leader keeps its own.
+- `prune` only begins what the leader does anyway from time to time. Each run is archived under the
+  same names and then deleted by a request of its own, whose id follows from the run.
 - Submissions have the same in their own commands, because their answer brings rows with it.
 
 A refusal changes nothing and is not kept: a repeat is judged anew. Answers are kept for a week

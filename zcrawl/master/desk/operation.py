@@ -64,7 +64,9 @@ class Repeat(enum.Enum):
     READ = "read"  # it changes nothing
     ANSWER_STORED = "stored answer"  # looked up under the request's id before anything is done
     OWN_COMMAND = "own command"  # its command looks for its own answer, which brings rows with it
+    SAME_ID = "same id"  # the first one is under way or done, and nothing is done twice
     NAMES_EPOCH = "names the epoch"  # a second one finds another epoch and does nothing
+    SAME_RESULT = "same result"  # it only begins what the leader does anyway, each part of it once
 
 
 # ---------------------------------------------------------------- handlers: who answers, and how

@@ -34,7 +34,7 @@ _SEEDS: Final = Argument(
     "seeds", Type.LIST, required=True, about="at most 1,000, with 500,000 characters"
 )
 _PACE: Final = (
-    Argument("rate", Type.NUMBER, about="one of these three at least"),
+    Argument("rate", Type.NUMBER, about="one of these at least"),
     Argument("concurrency", Type.INTEGER),
     Argument("burst", Type.INTEGER),
 )
@@ -88,12 +88,16 @@ declare(
     Argument("output", Type.LIST, about="path, format"),
     Argument("ref", Type.TEXT, about="with again: id or name of the job"),
     Argument("no_run", Type.FLAG, about="only store the spec"),
+    Argument("live", Type.FLAG, about="with update: live runs get the new spec, none starts"),
     Argument("restart", Type.FLAG, about="cancel the live runs of the job and start anew"),
+    Argument("params", Type.TABLE, about="values of the job's parameters"),
     Argument("opened", Type.LIST, about="only from the process of the master itself"),
     right=Right.OPERATOR,
     repeat=Repeat.OWN_COMMAND,
-    handler=LeaderAction(lambda desk: desk.submit, lambda desk: desk.submit_again),
-    answer="job, run (0: none was started), admitted",
+    handler=LeaderAction(
+        lambda desk: desk.submissions.submit, lambda desk: desk.submissions.submit_again
+    ),
+    answer="job, run (0: none was started), admitted; workers that may take it, or why it waits",
     audited=True,
 )
 declare(
@@ -103,7 +107,7 @@ declare(
     Argument("last", Type.FLAG, required=True),
     right=Right.OPERATOR,
     repeat=Repeat.OWN_COMMAND,
-    handler=LeaderAction(lambda desk: desk.add_seeds),
+    handler=LeaderAction(lambda desk: desk.submissions.add_seeds),
     answer="job, run, admitted",
 )
 declare(
@@ -131,6 +135,15 @@ declare(
     repeat=Repeat.READ,
     handler=FromDatabase(lambda reads: reads.find_run, lambda reads: reads.run_answer),
     answer="as job, for this run",
+)
+declare(
+    "schedule",
+    Argument("ref", Type.TEXT, default="", about="id or name of a job; else all with a schedule"),
+    Argument("limit", Type.INTEGER, default=1, about="due times of each, 1 to 500"),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.read_schedules, lambda reads: reads.schedules_answer),
+    answer="jobs with a schedule: state, what they wait for, next due times",
 )
 declare(
     "runs",
@@ -187,6 +200,7 @@ declare(
     Argument("runs", Type.LIST, about="with delete of a job: refused if it has others"),
     Argument("reason", Type.TEXT, default="", about="with retry"),
     Argument("host", Type.INTEGER, default=0, about="id, with retry"),
+    Argument("ended_at", Type.NUMBER, about="with delete and run: only if it ended then, UTC"),
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.act),
@@ -204,6 +218,16 @@ declare(
     audited=True,
 )
 declare(
+    "prune",
+    Argument("ref", Type.TEXT, default="", about="id or name of a job; else of all jobs"),
+    Argument("dry_run", Type.FLAG, about="only list them"),
+    right=Right.OPERATOR,
+    repeat=Repeat.SAME_RESULT,
+    handler=LeaderAction(lambda desk: desk.prune, lambda desk: desk.prune_job),
+    answer="runs to remove, at most 500, and why; without dry_run the leader removes them now",
+    audited=True,
+)
+declare(
     "versions",
     _REF,
     right=Right.VIEWER,
@@ -216,10 +240,14 @@ declare(
     _REF,
     _RUN,
     *_PACE,
+    Argument("max_depth", Type.INTEGER),
+    Argument("max_pages", Type.INTEGER, about="0: no limit"),
+    Argument("max_pages_per_host", Type.INTEGER, about="0: no limit; of a run that has one"),
+    Argument("tags", Type.LIST, about="instead of those it has"),
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.tune),
-    answer="as act; the run's spec has the new pace, workers get it with their next ASSIGN",
+    answer="as act; the run's spec has the new values, and workers are told at once",
     audited=True,
 )
 declare(
@@ -251,6 +279,15 @@ declare(
     audited=True,
 )
 declare(
+    "rebalance",
+    Argument("epoch", Type.INTEGER, required=True),
+    right=Right.OPERATOR,
+    repeat=Repeat.NAMES_EPOCH,
+    handler=LeaderAction(lambda desk: desk.rebalance),
+    answer="workers, moves, epoch, now; hosts move when their owners have let go",
+    audited=True,
+)
+declare(
     "step_down",
     Argument("epoch", Type.INTEGER, required=True),
     right=Right.OPERATOR,
@@ -258,6 +295,25 @@ declare(
     handler=LeaderAction(lambda desk: desk.step_down),
     answer="leader, epoch, now; the leader of that epoch gives up the lock",
     audited=True,
+)
+
+declare(
+    "reload",
+    Argument("reload", Type.TEXT, required=True, about="id that the client chose"),
+    Argument("node", Type.TEXT, default="", about="else all nodes"),
+    right=Right.OPERATOR,
+    repeat=Repeat.SAME_ID,
+    handler=LeaderAction(lambda desk: desk.reload),
+    answer="as reloaded; each node reads its own configuration again",
+    audited=True,
+)
+declare(
+    "reloaded",
+    Argument("reload", Type.TEXT, required=True, about="its id"),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderAction(lambda desk: desk.reloaded),
+    answer="began, waiting: processes without an answer; nodes: what changed on each",
 )
 
 # ---------------------------------------------------------------- the leader's memory
@@ -268,6 +324,13 @@ declare(
     repeat=Repeat.READ,
     handler=LeaderView(lambda views: views.overview),
     answer="limits: why it is not faster; commit_queue, window_rows, hosts",
+)
+declare(
+    "balance",
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.balance),
+    answer="workers: capacity and load; moves: the hosts that `rebalance` would move, and why",
 )
 declare(
     "hosts",

@@ -22,6 +22,7 @@ from zcrawl.model.history import STEPS
 from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_JOB, NO_SUCH_RUN
 from zcrawl.store.queries import (
     NEWEST,
+    ChainRuns,
     FailedRow,
     Failures,
     FindItems,
@@ -34,6 +35,7 @@ from zcrawl.store.queries import (
     ListJobs,
     Query,
     QueryOutcome,
+    ReadChain,
     ReadFailed,
     ReadHistory,
     ReadRuns,
@@ -43,6 +45,7 @@ from zcrawl.store.queries import (
     TallyRows,
 )
 from zcrawl.telemetry.history import MOST_SPAN_S, series, step_of
+from zcrawl.telemetry.schedules import chain_view, schedule_view
 from zcrawl.telemetry.views import (
     LiveRun,
     chosen_run,
@@ -96,14 +99,19 @@ class DatabaseReads:
 
     def job_answer(self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float) -> Answer:
         if isinstance(outcome, TallyRows):
-            assert pending.job is not None and pending.run is not None
-            return job_view(pending.job, outcome, live(pending.run.id), utc, pending.run)
+            assert pending.run is not None
+            pending.tallies = outcome
+            return ReadChain(pending.run.id, MOST_ROWS)
+        if isinstance(outcome, ChainRuns):
+            job, run, tallies = pending.job, pending.run, pending.tallies
+            assert job is not None and run is not None
+            return job_view(job, tallies, live(run.id), utc, run) | chain_view(outcome.rows)
         assert isinstance(outcome, JobList)
         job = the_job(outcome, pending.request)
-        run = wanted_run(pending.args)
-        if not present_runs(job) and run is None:
+        number = wanted_run(pending.args)
+        if not present_runs(job) and number is None:
             return job_view(job, None, None, utc)
-        pending.job, pending.run = job, chosen_run(job, run)
+        pending.job, pending.run = job, chosen_run(job, number)
         return Tallies(pending.run.id)
 
     def find_run(self, args: Arguments) -> Query:
@@ -114,6 +122,19 @@ class DatabaseReads:
             text = f"no run {pending.args.integer('run')}; `zcrawl runs` lists them"
             raise RefusedError(text, code=NO_SUCH_RUN)
         return self.job_answer(pending, outcome, live, utc)
+
+    def read_schedules(self, args: Arguments) -> Query:
+        return FindJob(args.text("ref")) if args.text("ref") else ListJobs()
+
+    def schedules_answer(
+        self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
+    ) -> Answer:
+        assert isinstance(outcome, JobList)
+        limit = _limit(pending.args)
+        if pending.args.text("ref"):
+            return {"jobs": [schedule_view(the_job(outcome, pending.request), utc, limit)]}
+        jobs = [job for job in outcome.jobs if is_visible(job) and job.schedule_from]
+        return {"jobs": [schedule_view(job, utc, limit) for job in jobs]}
 
     def read_runs(self, args: Arguments) -> Query:
         if args.text("ref"):

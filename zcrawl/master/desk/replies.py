@@ -15,10 +15,10 @@ from zcrawl.master.desk.operations import find
 from zcrawl.master.events import MasterEffects, Note, ReplyTo
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import REQUEST_REFUSED
-from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, RUN_ENDED
+from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, RUN_ENDED, RUN_REOPENED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.rows import RunRow
-from zcrawl.store.queries import JobRow
+from zcrawl.store.queries import JobRow, TallyRows
 
 
 class Pending(msgspec.Struct):
@@ -28,6 +28,7 @@ class Pending(msgspec.Struct):
     request: ClientRequest
     job: JobRow | None = None
     run: RunRow | None = None  # of a job's view: the one to show
+    tallies: TallyRows | None = None  # of that run
     count: int = 0  # of what it changed
     until: float = 0.0  # a follower's patience with the leader
 
@@ -72,6 +73,7 @@ def refusal(code: str, job: int, run: int) -> RefusedError:
         NAME_EXISTS: f"a job of this name exists: {job}; --update replaces its spec and runs it,"
         " --again runs it as it is",
         JOB_ARCHIVED: f"job {job} is archived; `zcrawl archive {job} --undo` takes it back",
+        RUN_REOPENED: "a retry has reopened the run, so it is not removed",
         RUN_ENDED: f"run {run} has ended" if run else "the run has ended",
     }
     return RefusedError(messages.get(code, code.replace("_", " ")), code=code)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from zcrawl.dispatch.balance import HostMove
 from zcrawl.dispatch.host_state import HostState, sort_by_score
 from zcrawl.dispatch.in_flight import NONE, InFlight, by_host, grouped
 from zcrawl.dispatch.leases import Lease
 from zcrawl.dispatch.limits import limits
+from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.why import host_queue, queued, task_why, why
 from zcrawl.frontier.frontier import Lane
 from zcrawl.master.desk.actions import NodeUnknown
@@ -72,6 +74,11 @@ class DeskViews:
             "window_rows": state.frontier.rows,
             "hosts": len(state.planner.hosts),
         }
+
+    def balance(self, args: Arguments, now: float) -> dict[str, Any]:
+        """How busy the workers are, and which hosts would move."""
+        planner = self._state.planner
+        return balance_view(planner, planner.moves(now), now)
 
     # ------------------------------------------------------------ hosts
 
@@ -335,6 +342,30 @@ class DeskViews:
     def depths(self, args: Arguments, now: float) -> dict[str, Any]:
         counts: Mapping[int, int] = self._state.watch.depths.get(args.integer("run"), {})
         return {"depths": {str(depth): n for depth, n in sorted(counts.items())}}
+
+
+def balance_view(planner: Planner, moves: Sequence[HostMove], now: float) -> dict[str, Any]:
+    """Return the workers with what they can and what they do, and these moves."""
+    return {
+        "workers": [
+            {
+                "id": worker_of(worker.name),
+                "capacity": round(worker.slots, 1),
+                "load": round(use, 3),
+                "why": worker.why,
+            }
+            for worker, use in planner.worker_use(now)
+        ],
+        "moves": [
+            {
+                "host": move.origin,
+                "from": worker_of(move.source),
+                "to": worker_of(move.target),
+                "why": move.why,
+            }
+            for move in moves
+        ],
+    }
 
 
 def _lease_state(lease: Lease) -> str:

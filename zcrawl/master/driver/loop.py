@@ -26,6 +26,7 @@ from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
 from zcrawl.model.log_event import FORWARD_FAILED, Log
 from zcrawl.model.reasons.cluster import MACHINE_ERROR
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
+from zcrawl.model.reload_report import ReloadReport, refused
 from zcrawl.model.snapshot import ClusterSnapshot
 from zcrawl.runtime.loop import in_full, tell_unhandled
 from zcrawl.store.commands import Applied, Command, CommandOutcome
@@ -54,6 +55,9 @@ class MasterProcess(msgspec.Struct, frozen=True, kw_only=True):
     # Adds to a submission what has to be asked of the world before it is judged.
     prepare: Prepare | None = None
     on_applied: Callable[[], None] = lambda: None  # results were committed
+    # Reads the configuration again, for a request of the leader; each request once.
+    reload: Callable[[str], ReloadReport] = lambda request: ReloadReport()
+    on_prune: Callable[[int | None], None] = lambda job: None  # remove old runs now, of a job
     on_step_down: Callable[[str], None] | None = None  # None: it leads again, as nobody else could
 
 
@@ -78,7 +82,9 @@ class MasterLoop:
         self._looked_at = float("-inf")  # at itself
         self._late_s = 0.0  # since then, at worst
         self._on_applied = process.on_applied
+        self._on_prune = process.on_prune
         self._peers = peers
+        self._reload = process.reload
         self._on_step_down = process.on_step_down or self._lead_again
         self._loop = asyncio.get_running_loop()
         self._planned: asyncio.TimerHandle | None = None
@@ -271,14 +277,27 @@ class MasterLoop:
                 self._reply(client, reply)
             case m.StepDown(reason):
                 self._on_step_down(reason)
+            case m.ReloadConfig(request):
+                self._reload_config(request)
             case m.Note():
                 self._note_of_machine(effect)
             case m.LeadershipBegan():
                 self._leads.set()
             case m.TakeoverFailed(reason):
                 self.takeover_error = reason
+            case m.RemoveOldRuns(job):
+                self._on_prune(job)
             case _:
                 assert_never(effect)
+
+    def _reload_config(self, request: str) -> None:
+        try:
+            report = self._reload(request)
+        except Exception as error:  # a bug: the operator sees it, and this master goes on
+            self.note(MACHINE_ERROR, traceback.format_exc())
+            report = refused(in_words(error))
+        # Not now: the effects of the event that asked for it are still being carried out.
+        self._loop.call_soon(self.handle, m.ConfigReloaded(request, report))
 
     def _execute(self, command: Command) -> None:
         def then(outcome: CommandOutcome | StoreError) -> None:

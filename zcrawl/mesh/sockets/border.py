@@ -30,6 +30,7 @@ from zcrawl.mesh.messages import (
     Body,
     ClientRequest,
     Header,
+    Hello,
     Message,
     MessageKind,
     Reply,
@@ -117,6 +118,8 @@ class BorderReader(SocketReader):
         elif isinstance(message.body, ClientRequest):
             message = Message(message.header, mark(message.body, sender))
             self._border.expect_answer(sender, route)
+        elif isinstance(message.body, Hello):
+            self._border.note_worker(sender, route)
         self._arrived.append(Arrived(route, message))
 
     def _notice(self, frames: list[zmq.Frame]) -> list[bytes]:

@@ -23,10 +23,11 @@ from zcrawl.mesh.security import AllowedKey, MeshKeys, judge
 from zcrawl.mesh.sockets.border import BorderReader
 from zcrawl.mesh.sockets.end import MeshEnd
 from zcrawl.mesh.sockets.readers import Socket, topic
-from zcrawl.model.log_event import BAD_ZAP_REQUEST, PEER_REFUSED
+from zcrawl.model.log_event import BAD_ZAP_REQUEST, EVENTS_NOT_BOUND, PEER_REFUSED
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 SUBSCRIPTION_MOST = 4_096  # bytes of a frame to the events socket: topics, and CURVE's handshake
+REBIND_S = 0.05  # libzmq closes a socket in a thread of its own
 FOREIGNERS_MOST = 1_000  # peers of another version that were logged already
 
 
@@ -53,6 +54,8 @@ class ZmqMasterMesh(MeshEnd):
         self._beats = _SpacedAnswer(self._repeat_beat)
         self._notices = _SpacedAnswer(self._send_notice)
         self._foreigners: set[tuple[str, int]] = set()
+        self._unbound: asyncio.TimerHandle | None = None  # until the events socket is bound again
+        self._allowed: Mapping[str, AllowedKey] = {}
         self.allow(allowed or {})
         try:
             if keys is not None:
@@ -101,19 +104,44 @@ class ZmqMasterMesh(MeshEnd):
     def close(self) -> None:
         self._beats.cancel()
         self._notices.cancel()
+        if self._unbound is not None:
+            self._unbound.cancel()
         super().close()
 
     def allow(self, allowed: Mapping[str, AllowedKey]) -> None:
         """Use this list from the next handshake and message on.
 
-        A removed key may send nothing more, but receives until its connection ends.
+        A removed key may send nothing more, and receives nothing more but refusals. The events
+        socket does not know its subscribers by their keys: it ends all connections, and those that
+        are still allowed connect again. They lose a BEAT at most.
         """
+        removed = self._allowed.keys() - allowed.keys()
         self._allowed = allowed
         self._border.allow(allowed)
+        if removed and self._unbound is None:
+            endpoint = self.endpoints.events
+            self._events.unbind(endpoint)
+            self._unbound = asyncio.get_running_loop().call_later(REBIND_S, self._rebind, endpoint)
+
+    def _rebind(self, endpoint: str) -> None:
+        self._unbound = None
+        try:
+            self._events.bind(endpoint)
+        except zmq.ZMQError as error:  # libzmq has not closed it yet
+            if error.errno != zmq.EADDRINUSE:
+                self._note(EVENTS_NOT_BOUND, f"{endpoint}: {error.strerror}")
+            loop = asyncio.get_running_loop()
+            self._unbound = loop.call_later(REBIND_S, self._rebind, endpoint)
 
     def send(
         self, route: bytes, epoch: int, body: Body, sequence: int = 0, subject: int = 0
     ) -> bool:
+        if self._keys is not None and self._border.is_cut_off(route):
+            self.counters["send_cut_off"] += 1
+            return False
+        return self._send_to(route, epoch, body, sequence, subject)
+
+    def _send_to(self, route: bytes, epoch: int, body: Body, sequence: int, subject: int) -> bool:
         frames = encode(self._header(epoch, body, sequence, subject), body)
         if isinstance(body, Reply):
             self._border.answered(route, len(frames[1]))
@@ -127,7 +155,7 @@ class ZmqMasterMesh(MeshEnd):
 
     def _answer(self, route: bytes, header: Header, body: Body) -> None:
         """Answer a refused message, with the epoch of that message."""
-        self.send(route, header.epoch, body, 0, header.incarnation)
+        self._send_to(route, header.epoch, body, 0, header.incarnation)
 
     def _on_subscription(self, frames: list[bytes]) -> None:
         """Handle a subscription (1) or its end (0); an XPUB receives nothing else.

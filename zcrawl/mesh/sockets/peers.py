@@ -1,6 +1,7 @@
 """Connections of a master to the other masters.
 
-It forwards requests to the leader, and receives replies, beats, snapshots, log lines and vitals.
+It forwards requests to the leader, and receives replies, beats, snapshots, log lines, vitals, and
+the requests and reports of reloads.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ EVENT_KINDS: Final = (
     MessageKind.SNAPSHOT,
     MessageKind.LINES,
     MessageKind.VITALS,
+    MessageKind.RELOAD,
+    MessageKind.RELOADED,
 )
 
 

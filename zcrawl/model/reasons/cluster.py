@@ -103,10 +103,30 @@ RUN_ENDED: Final = refusal(
     "The run has ended, so it cannot be changed.",
     "`zcrawl submit --again` starts a new run.",
 )
+RUN_REOPENED: Final = refusal(
+    "run_reopened",
+    "The run was to be removed, but a retry has reopened it since.",
+    "Nothing: the rule of retention looks at it again after its end.",
+)
 JOB_ARCHIVED: Final = refusal(
     "job_archived",
     "The job is archived, so it starts no run.",
     "`zcrawl archive JOB --undo` takes it back.",
+)
+RUN_IS_ALIVE: Final = refusal(
+    "run_is_alive",
+    "A run of the job is alive, and the job's overlap does not allow another one beside it.",
+    "Wait for its end, cancel it, or submit with --restart. `zcrawl runs JOB` lists the runs.",
+)
+JOB_CHANGED: Final = refusal(
+    "job_changed",
+    "The job was changed or paused while its schedule was about to start a run.",
+    "Nothing: the leader looks at the job as it is now.",
+)
+NOT_LIVE: Final = refusal(
+    "not_live",
+    "A key of the new spec cannot change in a run that is alive.",
+    "Submit with --restart to cancel that run and start anew, or without --live to leave it.",
 )
 SPREAD: Final = refusal(
     "spread",

@@ -73,6 +73,18 @@ TOO_MANY_FAILED: Final = failure(
     form=ParameterForm.DETAIL,
     also=(ReasonKind.SKIP,),
 )
+NO_PARENT_RUN: Final = failure(
+    "no_parent_run",
+    "The run failed because its seeds are items of another job, and no run of that job has "
+    "completed.",
+    "Run the job that seeds_from names first.",
+)
+NOT_STARTED: Final = failure(
+    "not_started",
+    "The schedule could not start the run, because its job is refused with these parameters.",
+    "Correct the job or its parameters: `zcrawl submit JOB.toml --update`.",
+    form=ParameterForm.DETAIL,
+)
 HOST_DOWN: Final = failure(
     "host_down",
     "The host could not be reached many times in a row. Its queued URLs were given up.",

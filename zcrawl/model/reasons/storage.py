@@ -107,6 +107,12 @@ BAD_ITEM: Final = refusal(
     "Use another format, such as JSON lines, or correct the job's schema.",
 )
 
+ARCHIVE_INCOMPLETE: Final = refusal(
+    "archive_incomplete",
+    "An archive of a run does not have as many rows as the run has counted, so the run was kept.",
+    "Nothing: it is tried again. If it stays, please report it.",
+)
+
 # ---------------------------------------------------------------- bodies
 
 BLOBS_UNAVAILABLE: Final = refusal(

@@ -115,6 +115,21 @@ BAD_EXPRESSION: Final = refusal(
     form=ParameterForm.DETAIL,
     also=(ReasonKind.SKIP,),
 )
+BAD_SCHEDULE: Final = refusal(
+    "bad_schedule",
+    "A value of [schedule] is wrong: a time, a zone, a cron line that never fires.",
+    "The message names the key and says what to write. docs/scheduling.md explains schedules.",
+)
+BAD_DEPENDENCY: Final = refusal(
+    "bad_dependency",
+    "A job names a parent that does not exist, or jobs follow each other in a circle.",
+    "The message names the jobs. Submit the parent first, or remove one name of the circle.",
+)
+BAD_PARAMS: Final = refusal(
+    "bad_params",
+    "A job uses a parameter that it does not declare, or declares one that it does not use.",
+    "Declare it in [params] with a default value, or remove it; --set names only declared ones.",
+)
 BAD_SELECTOR: Final = refusal(
     "bad_selector",
     "A CSS selector is not valid.",

@@ -51,6 +51,11 @@ CONCURRENCY: Final = waiting(
     "As many requests as politeness.concurrency allows are in flight for the host.",
     "`zcrawl tune JOB --concurrency N` or politeness.concurrency changes it.",
 )
+TURN: Final = waiting(
+    "turn",
+    "Jobs need different workers for one host that cannot be shared, so the workers take turns.",
+    "Nothing: a turn lasts 30 s at most. A worker with all labels of these jobs would serve both.",
+)
 TASK_CONCURRENCY: Final = waiting(
     "task_concurrency",
     "The job has as many tasks at the same time as its concurrency allows.",

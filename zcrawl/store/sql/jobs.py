@@ -11,17 +11,20 @@ import msgspec
 
 from zcrawl.model.rows import DefinitionRow, JobVersion
 from zcrawl.model.states import JobState
+from zcrawl.store.commands import DueMark
+from zcrawl.store.rules import is_scheduled, schedule_of
 from zcrawl.store.sql.dialects.dialect import Session
 
-COLUMNS = "id, name, spec, created_at, state, version, owner, updated_at"
+COLUMNS = (
+    "id, name, spec, created_at, state, version, owner, updated_at, "
+    "schedule_from, due_done, due_held, due_note"
+)
 TEXT_CHARS = 255
 
 
 def definition(row: tuple[Any, ...]) -> DefinitionRow:
-    id, name, spec, created_at, state, version, owner, updated_at = row
-    return DefinitionRow(
-        id, name, bytes(spec), created_at, JobState(state), version, owner, updated_at
-    )
+    id, name, spec, created_at, state, *rest = row
+    return DefinitionRow(id, name, bytes(spec), created_at, JobState(state), *rest)
 
 
 def load_job(session: Session, id: int) -> DefinitionRow | None:
@@ -40,10 +43,11 @@ def create_job(
     session: Session, id: int, name: str, spec: bytes, author: str, now: float
 ) -> DefinitionRow:
     author = author[:TEXT_CHARS]
-    job = DefinitionRow(id, name, spec, now, JobState.ACTIVE, 1, author, now)
+    schedule_from = now if is_scheduled(spec) else 0.0
+    job = DefinitionRow(id, name, spec, now, JobState.ACTIVE, 1, author, now, schedule_from)
     session.run(
-        f"INSERT INTO jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (id, name, spec, now, job.state.value, job.version, author, now),
+        f"INSERT INTO jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (id, name, spec, now, job.state.value, 1, author, now, schedule_from, 0.0, None, ""),
     )
     _keep_version(session, job, JobVersion(1, spec, now, author))
     return job
@@ -62,6 +66,8 @@ def store_spec(session: Session, job: DefinitionRow, spec: bytes, author: str, n
         "UPDATE jobs SET spec = ?, version = ?, updated_at = ? WHERE id = ?",
         (spec, version.version, now, job.id),
     )
+    if schedule_of(spec) != schedule_of(job.spec):
+        _begin_schedule(session, job.id, now if is_scheduled(spec) else 0.0)
     return version.version
 
 
@@ -72,7 +78,36 @@ def _keep_version(session: Session, job: DefinitionRow, version: JobVersion) -> 
     )
 
 
+def _begin_schedule(session: Session, job: int, schedule_from: float) -> None:
+    """Let due times and parents count from a moment on: earlier ones are not caught up."""
+    session.run(
+        "UPDATE jobs SET schedule_from = ?, due_held = NULL WHERE id = ?", (schedule_from, job)
+    )
+
+
+def save_due(session: Session, job: DefinitionRow, due: DueMark | None, note: str) -> DefinitionRow:
+    """Store how far the due times of a job are dealt with, and why the last one started no run."""
+    if due is not None:
+        job = msgspec.structs.replace(job, due_done=due.done, due_held=due.held)
+    if note:
+        job = msgspec.structs.replace(job, due_note=note[:TEXT_CHARS])
+    session.run(
+        "UPDATE jobs SET due_done = ?, due_held = ?, due_note = ? WHERE id = ?",
+        (job.due_done, job.due_held, job.due_note, job.id),
+    )
+    return job
+
+
+def scheduled_jobs(session: Session) -> list[DefinitionRow]:
+    """Return the active jobs that have a schedule."""
+    select = f"SELECT {COLUMNS} FROM jobs WHERE schedule_from > 0 AND state = 'active' ORDER BY id"
+    return [definition(row) for row in session.all(select)]
+
+
 def set_state(session: Session, job: DefinitionRow, state: JobState, now: float) -> DefinitionRow:
+    if state is JobState.ACTIVE and job.state is not state and job.schedule_from:
+        _begin_schedule(session, job.id, now)
+        job = msgspec.structs.replace(job, schedule_from=now, due_held=None)
     session.run(
         "UPDATE jobs SET state = ?, updated_at = ? WHERE id = ?", (state.value, now, job.id)
     )

@@ -23,6 +23,7 @@ from zcrawl.store.output_pieces import encode as encode_progress
 from zcrawl.store.rules import max_pages_per_host_of
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.intents import drains, retries, wishes
+from zcrawl.store.sql.jobs import scheduled_jobs
 from zcrawl.store.sql.rows import HOST_SELECT, host_row, host_rows, load_runs
 from zcrawl.store.sql.schema import PROBLEM_CHARACTERS
 from zcrawl.store.sql.submit import encode_path
@@ -37,11 +38,11 @@ def take_over(session: Session, command: TakeOver, stored: int) -> Loaded:
 
 def raise_epoch(session: Session, command: TakeOver | CancelOffline, epoch: int) -> None:
     if not session.run(
-        "UPDATE leaders SET epoch = ?, holder = ?, taken_at = ? WHERE shard = ?",
+        "UPDATE leaders SET epoch = ?, held_by = ?, taken_at = ? WHERE shard = ?",
         (epoch, command.holder, command.now, command.shard),
     ):
         session.run(
-            "INSERT INTO leaders (shard, epoch, holder, taken_at) VALUES (?, ?, ?, ?)",
+            "INSERT INTO leaders (shard, epoch, held_by, taken_at) VALUES (?, ?, ?, ?)",
             (command.shard, epoch, command.holder, command.now),
         )
 
@@ -97,6 +98,7 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
         drains=drains(session),
         wishes=wishes(session),
         retries=retries(session),
+        jobs=scheduled_jobs(session),
         utc=session.utc(),  # last, so that it is fresh when the leader gets it
     )
 

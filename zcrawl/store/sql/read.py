@@ -27,6 +27,7 @@ from zcrawl.store.queries import (
     Items,
     JobList,
     JobVersions,
+    KeptRun,
     OutputFact,
     OutputRow,
     Outputs,
@@ -42,6 +43,7 @@ from zcrawl.store.queries import (
     TallyRows,
     job_row,
 )
+from zcrawl.store.retention import ARCHIVE, MOST_NOT_REMOVED
 from zcrawl.store.rules import WORKER, skip_reason
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.examples import first_examples, kept_details
@@ -131,14 +133,28 @@ def tallies(session: Session, query: Tallies) -> TallyRows:
     }
     rows.outputs.extend(_output_facts(session, query.run))
     rows.examples.extend(first_examples(session, query.run))
+    rows.not_removed.extend(_not_removed(session, query.run))
     for kind, name, n in session.all(
-        "SELECT kind, name, n FROM tallies WHERE run = ? AND n <> 0", (query.run,)
+        "SELECT kind, name, n FROM tallies WHERE run = ? AND n <> 0 AND kind <> ?",
+        (query.run, ARCHIVE),
     ):
         if kind == "status":
             rows.statuses[int(name)] = n
         else:
             by_kind[kind][name] = n
     return rows
+
+
+def _not_removed(session: Session, run: int) -> list[KeptRun]:
+    """Return the runs of the same job that could not be archived, newest first."""
+    rows = session.all(
+        "SELECT t.run, t.name FROM runs s JOIN runs r ON r.job = s.job "
+        "JOIN tallies t ON t.run = r.id AND t.kind = ? "
+        "WHERE s.id = ? AND r.state <> 'deleted'",
+        (ARCHIVE, run),
+    )
+    newest = sorted(rows, reverse=True)[:MOST_NOT_REMOVED]  # few runs cannot be archived
+    return [KeptRun(id, problem) for id, problem in newest]
 
 
 def _output_facts(session: Session, run: int) -> list[OutputFact]:

@@ -14,6 +14,7 @@ import msgspec
 
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
+from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.rows import (
     NO_HOST,
     HostRow,
@@ -31,6 +32,7 @@ from zcrawl.store.rules import (
     recall_left,
     recrawl_of,
     skip_reason,
+    stored_max_pages,
     verdict,
 )
 from zcrawl.store.sql.dialects.dialect import Session
@@ -44,7 +46,7 @@ RUN_COLUMNS = (
     "r.created_at, r.started_at, r.ended_at, "
     "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes, r.cookies, "
     "r.unchanged, r.recall, r.canonical, r.idle_s, r.unfetched, "
-    "r.version, r.cause, r.due_at, r.params, r.chain, r.missing"
+    "r.version, r.cause, r.due_at, r.params, r.chain, r.missing, r.feed_run, r.feed_at"
 )
 RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
 QUEUED_SELECT = (
@@ -96,6 +98,8 @@ class RunRecord(msgspec.Struct):
     params: Blob  # NULL in the row: empty here
     chain: int
     missing: int
+    feed_run: int
+    feed_at: int | None
     cookies_changed: bool = False
     hosts_changed: bool = False  # `seed_hosts` is written only when it must be
 
@@ -145,6 +149,8 @@ class RunRecord(msgspec.Struct):
             params=self.params,
             chain=self.chain,
             missing=self.missing,
+            feed_run=self.feed_run,
+            feed_at=self.feed_at,
         )
 
     def begin(self, now: float) -> None:
@@ -171,6 +177,7 @@ class RunRecord(msgspec.Struct):
         self.unfetched += self.pending
         self.pending = 0
         self.recall = None if self.recall is None else RECALLED
+        self.feed_at = None
 
     def finish(self, reason: str, now: float, tallies: TallyChanges) -> None:
         """End the run as completed or failed."""
@@ -186,7 +193,7 @@ class RunRecord(msgspec.Struct):
         self.state, self.reason, self.ended_at = RunState.RUNNING, "", 0.0
 
     def complete_if_empty(self, now: float, tallies: TallyChanges) -> None:
-        goes_on = self.seeding or recall_left(self.recall) is not None
+        goes_on = self.seeding or recall_left(self.recall) is not None or self.feed_at is not None
         if not self.state.ended and not goes_on and self.pending == 0:
             self.finish("", now, tallies)
 
@@ -216,6 +223,7 @@ _RUN_CHANGES = (
     "bytes",
     "unchanged",
     "recall",
+    "feed_at",
     "idle_s",
     "unfetched",
 )
@@ -244,6 +252,7 @@ def save_runs(session: Session, runs: Iterable[RunRecord]) -> None:
             run.bytes,
             run.unchanged,
             run.recall,
+            run.feed_at,
             run.idle_s,
             run.unfetched,
             run.id,
@@ -251,6 +260,20 @@ def save_runs(session: Session, runs: Iterable[RunRecord]) -> None:
         for run in runs
     ]
     session.update_many("runs", _RUN_CHANGES, "id", rows)
+
+
+def tune(session: Session, run: RunRecord, spec: Blob, now: float) -> None:
+    """Give a live run another spec. It ends if it has as many pages as the new spec allows."""
+    run.spec, run.max_pages = spec, stored_max_pages(spec)
+    session.run(
+        "UPDATE runs SET spec = ?, max_pages = ?, version = ? WHERE id = ?",
+        (run.spec, run.max_pages, run.version, run.id),
+    )
+    if run.max_pages is not None and run.done >= run.max_pages:
+        tallies = TallyChanges()
+        run.finish(MAX_PAGES, now, tallies)
+        save_run(session, run)
+        save_tallies(session, tallies)
 
 
 def save_run(session: Session, run: RunRecord) -> None:

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED, UNSEEN_RUNS
+from zcrawl.model.reasons.cluster import (
+    NO_SUCH_JOB,
+    NO_SUCH_RUN,
+    RUN_ENDED,
+    RUN_REOPENED,
+    UNSEEN_RUNS,
+)
 from zcrawl.model.reasons.failure import QUARANTINED
 from zcrawl.model.reasons.skip import CANCELLED, DELETED
 from zcrawl.model.rows import RunRow
@@ -58,6 +64,7 @@ from zcrawl.store.sql.rows import (
     save_run,
     save_runs,
     save_tallies,
+    tune,
 )
 
 
@@ -70,6 +77,8 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended and command.state not in (run.state, RunState.DELETED):
         return RunChanged(RUN_ENDED, run.row())
+    if command.only_ended_at not in (None, run.ended_at):
+        return RunChanged(RUN_REOPENED, run.row())
     records = (load_run(session, id) for id in command.others)
     others = [other for other in records if other is not None]
     for record in (run, *others):
@@ -167,8 +176,7 @@ def tune_run(session: Session, command: TuneRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended:
         return RunChanged(RUN_ENDED, run.row())
-    session.run("UPDATE runs SET spec = ? WHERE id = ?", (command.spec, run.id))
-    run.spec = command.spec
+    tune(session, run, command.spec, command.now)
     return _changed(session, run, command.client_action)
 
 
@@ -208,6 +216,7 @@ def skip_queued(session: Session, run: RunRecord, limit: int | None = None) -> i
 def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     """Delete examples, items, requests with their pages, and the run itself; with the last run of
     a deleted job also its known pages and the job. Return True if there is more to delete."""
+    from zcrawl.store.sql.firing import forget_parents
     from zcrawl.store.sql.known import forget
     from zcrawl.store.sql.near import forget_fingerprints
 
@@ -231,6 +240,7 @@ def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     last = others is None and is_deleted(session, run.job)
     if last and forget(session, run.job, limit) == limit:
         return True
+    forget_parents(session, run.id)
     for table in ("tallies", "outputs"):
         session.run(f"DELETE FROM {table} WHERE run = ?", (run.id,))
     session.run("DELETE FROM runs WHERE id = ?", (run.id,))

@@ -195,7 +195,7 @@ class SequenceTable(peewee.Model):
 class LeaderTable(peewee.Model):
     shard = peewee.IntegerField(primary_key=True)
     epoch = peewee.BigIntegerField()
-    holder = peewee.CharField(255)
+    held_by = peewee.CharField(255)
     lease_until = peewee.DoubleField(**default("0"))
     taken_at = peewee.DoubleField()
     connection = peewee.BigIntegerField(**default("0"))  # of its writer; see dialects.mysql
@@ -215,6 +215,10 @@ class JobTable(peewee.Model):
     version = peewee.IntegerField(**default("1"))  # of `spec`
     owner = peewee.CharField(255, **default("''"))  # who submitted it first
     updated_at = peewee.DoubleField(**default("0"))
+    schedule_from = peewee.DoubleField(**default("0"))  # UTC; 0: it has no [schedule]
+    due_done = peewee.DoubleField(**default("0"))  # all due times up to it are dealt with
+    due_held = peewee.DoubleField(null=True)  # a due time that waits for a live run
+    due_note = peewee.CharField(255, **default("''"))  # why the last one started no run
 
     class Meta:
         table_name = "jobs"
@@ -233,6 +237,20 @@ class JobVersionTable(peewee.Model):
     class Meta:
         table_name = "job_versions"
         primary_key = peewee.CompositeKey("job", "version")
+
+
+class RunParentTable(peewee.Model):
+    """The runs that started a run of another job: each is used once by a child, whoever leads."""
+
+    job = peewee.BigIntegerField()  # the child
+    parent = peewee.BigIntegerField()  # a run of one of its parents
+    run = peewee.BigIntegerField(index=True)  # the child's run; 0: none was started
+
+    class Meta:
+        table_name = "run_parents"
+        name = "runparent"  # begins the names of its indexes
+        primary_key = peewee.CompositeKey("job", "parent")
+        indexes = ((("parent",), False),)
 
 
 class RunTable(peewee.Model):
@@ -266,6 +284,8 @@ class RunTable(peewee.Model):
     params = peewee.BlobField(null=True)  # JSON
     chain = peewee.BigIntegerField(**default("0"))  # the run that began it; 0: this one
     missing = peewee.BigIntegerField(**default("0"))  # of `failed`: answered with 404 or 410
+    feed_run = peewee.BigIntegerField(**default("0"))  # whose items are its seeds
+    feed_at = peewee.BigIntegerField(null=True)  # items up to it are admitted; NULL: all
 
     class Meta:
         table_name = "runs"
@@ -428,6 +448,7 @@ MODELS: tuple[type[peewee.Model], ...] = (
     LeaderTable,
     JobTable,
     JobVersionTable,
+    RunParentTable,
     RunTable,
     RequestTable,
     HostTable,
@@ -578,10 +599,19 @@ def _count_what_runs_left(session: Session) -> None:
     _add_fields(session, RunTable, "idle_s", "unfetched")
 
 
+def _shut_out_older_masters(session: Session) -> None:
+    """Rename a column that every takeover writes, so that a master of an older version, which has
+    opened the database before, fails to take over. It would not see pending runs."""
+    columns = [metadata.name for metadata in session.database.get_columns("leaders")]
+    if "held_by" not in columns:
+        session.run("ALTER TABLE leaders RENAME COLUMN holder TO held_by")
+
+
 def _let_jobs_live_without_runs(session: Session) -> None:
     """Add states, versions and owners of jobs, and what runs store about their start.
 
     Until now a job was deleted when all its runs were."""
+    _shut_out_older_masters(session)
     _add_fields(session, JobTable, "state", "version", "owner", "updated_at")
     _add_fields(session, RunTable, "version", "cause", "due_at", "params", "chain", "missing")
     indexes = [index.name for index in session.database.get_indexes("runs")]
@@ -592,6 +622,12 @@ def _let_jobs_live_without_runs(session: Session) -> None:
         "UPDATE jobs SET state = 'deleted' WHERE NOT EXISTS "
         "(SELECT 1 FROM runs WHERE runs.job = jobs.id AND runs.state <> 'deleted')"
     )
+
+
+def _fire_jobs(session: Session) -> None:
+    """Add how far the due times of jobs are dealt with, and runs whose seeds are items."""
+    _add_fields(session, JobTable, "schedule_from", "due_done", "due_held", "due_note")
+    _add_fields(session, RunTable, "feed_run", "feed_at")
 
 
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
@@ -612,14 +648,21 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     14: _tell_canonical_versions,
     16: _count_what_runs_left,
     17: _let_jobs_live_without_runs,
+    18: _fire_jobs,
 }
 NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
     14: INTENTS,  # drains, wishes and retries outlive their leader
     15: (ExampleTable,),  # what happened to the first requests of each reason
     16: (HistoryTable,),  # charts that outlive their leader
     17: (JobVersionTable,),  # what changed in a job, when and by whom
+    18: (RunParentTable,),  # which runs started runs of other jobs
 }
 VERSION = max(*MIGRATIONS, *NEW_TABLES)
+
+
+# From this version on a takeover migrates, not the first process that opens the database: until
+# then a leader of the older version goes on. Databases before it were never released.
+MIGRATED_BY_LEADERS = 16
 
 
 def migrate(session: Session, dialect: Dialect) -> None:
@@ -657,6 +700,11 @@ def read_version(session: Session, where: str) -> int:
             f"{where} is a database of another program (its tables: {', '.join(tables[:5])}); "
             "choose another place"
         )
+    return stored_version(session, where)
+
+
+def stored_version(session: Session, where: str) -> int:
+    """Return the schema version of a database of zcrawl. Refuse newer ones."""
     row = session.one("SELECT version FROM schema_version")
     version = int(row[0]) if row else 0
     if version > VERSION:

@@ -23,6 +23,7 @@ from zcrawl.runtime.files import PRIVATE_FILE, make_private_folder, sync_folder,
 from zcrawl.store.breaker import StoreBreaker
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitFed,
     AdmitKnown,
     AdvanceOutput,
     ApplyResults,
@@ -34,9 +35,11 @@ from zcrawl.store.commands import (
     CommandOutcome,
     CountCrash,
     ExtendLease,
+    FireJob,
     Forget,
     GrantHosts,
     LeaderCommand,
+    NoteArchive,
     NoteOutput,
     Rehome,
     Reload,
@@ -56,13 +59,17 @@ from zcrawl.store.queries import (
     ListJobs,
     Query,
     QueryOutcome,
+    ReadChain,
     ReadEpoch,
     ReadFailed,
     ReadFailureGroups,
     ReadHistory,
     ReadItems,
+    ReadJobNames,
     ReadKnown,
     ReadOutputs,
+    ReadParents,
+    ReadRemovable,
     ReadRuns,
     ReadVersions,
     Refill,
@@ -72,19 +79,27 @@ from zcrawl.store.rules import check_epoch
 from zcrawl.store.sql import (
     apply,
     failure_groups,
+    firing,
     history,
     idempotency,
     intents,
     load,
     read,
     rehoming,
+    retention,
     runs,
     submit,
 )
 from zcrawl.store.sql.dialects.dialect import Dialect, Session
 from zcrawl.store.sql.dialects.sqlite import SqliteDialect
 from zcrawl.store.sql.dialects.sqlite_files import check_mark
-from zcrawl.store.sql.schema import VERSION, migrate, read_version
+from zcrawl.store.sql.schema import (
+    MIGRATED_BY_LEADERS,
+    VERSION,
+    migrate,
+    read_version,
+    stored_version,
+)
 from zcrawl.store.urls import parse_mysql_urls
 
 T = TypeVar("T")
@@ -147,6 +162,7 @@ class PeeweeStore:
         self._sessions: dict[str, Session] = {}
         self._breakers = {"writer": StoreBreaker(), "reader": StoreBreaker()}
         self._opened = False
+        self._outdated = False  # the schema is to be migrated by the next takeover
         self._epoch = 0  # the epoch of this process, or 0
         self._highest_epoch = 0  # the highest epoch ever seen
         self._commits = 0  # `leaders.commits` after this process's last commit
@@ -170,10 +186,26 @@ class PeeweeStore:
         stored = read_version(session, where)
         if dialect.readonly and stored == 0:
             raise StoreError(f"{where} is empty: no crawl was started here", code=NO_DATABASE)
-        if dialect.readonly or stored == VERSION:
+        if stored == VERSION:
             return
-        with dialect.migration_lock(session):
-            self._transaction(session, lambda: migrate(session, dialect))
+        if dialect.readonly or stored >= MIGRATED_BY_LEADERS:
+            self._outdated = True
+        else:
+            self._migrate(session)
+
+    def _migrate(self, session: Session) -> None:
+        with self._dialect.migration_lock(session):
+            self._transaction(session, lambda: migrate(session, self._dialect))
+        self._outdated = False
+
+    def _refuse_outdated(self, session: Session) -> None:
+        """Raise StoreUnavailable while the database has the schema of an older version."""
+        if self._outdated and stored_version(session, self._dialect.where) != VERSION:
+            raise StoreUnavailable(
+                f"{self._dialect.where} has the schema of an older zcrawl; the next leader of this "
+                "version brings it up to date"
+            )
+        self._outdated = False
 
     def close(self) -> None:
         self._opened = False
@@ -282,6 +314,8 @@ class PeeweeStore:
     def _start(self, session: Session, command: Command) -> None:
         if isinstance(command, TakeOver | CancelOffline):
             self._dialect.before_takeover(session, command.shard)
+            if stored_version(session, self._dialect.where) < VERSION:  # refuses a newer one
+                self._migrate(session)
         session.begin_write()
 
     def _transaction(self, session: Session, work: Callable[[], T]) -> T:
@@ -341,6 +375,10 @@ class PeeweeStore:
                 return submit.add_seeds(session, command)
             case AdmitKnown():
                 return submit.admit_known(session, command)
+            case AdmitFed():
+                return submit.admit_fed(session, command)
+            case FireJob():
+                return firing.fire_job(session, command)
             case ChangeRun():
                 return runs.change_run(session, command)
             case BeginRuns():
@@ -367,6 +405,8 @@ class PeeweeStore:
                 return load.advance_output(session, command)
             case NoteOutput():
                 return load.note_output(session, command)
+            case NoteArchive():
+                return retention.note_archive(session, command)
             case Forget():
                 return idempotency.forget(session, command)
             case SaveHistory():
@@ -379,6 +419,7 @@ class PeeweeStore:
     def _query(self, query: Query) -> QueryOutcome:
         session = self._begin("reader", lambda session: session.begin_read())
         try:
+            self._refuse_outdated(session)
             return self._answer(session, query)
         finally:
             session.roll_back()
@@ -401,6 +442,12 @@ class PeeweeStore:
                 return read.read_failed(session, query)
             case ReadOutputs():
                 return read.read_outputs(session, query)
+            case ReadJobNames():
+                return firing.job_names(session)
+            case ReadParents():
+                return firing.read_parents(session, query)
+            case ReadChain():
+                return firing.read_chain(session, query)
             case ReadVersions():
                 return read.read_versions(session, query)
             case ReadRuns():
@@ -411,6 +458,8 @@ class PeeweeStore:
                 return history.read_history(session, query)
             case ReadFailureGroups():
                 return failure_groups.read_failure_groups(session, query)
+            case ReadRemovable():
+                return retention.read_removable(session, query)
             case FindReply():
                 return idempotency.find_reply(session, query)
             case ReadKnown():

@@ -9,21 +9,32 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
+from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import CANCELLED
 from zcrawl.model.rows import DefinitionRow, NewLink, QueuedRow, RunRow
 from zcrawl.model.states import JobState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitFed,
     AdmitKnown,
     ClientAction,
+    FireJob,
     KnownAdmitted,
     SubmitJob,
     Submitted,
 )
-from zcrawl.store.rules import RECALLED, SEEDING, first_recall, max_pages_of, outputs_of
+from zcrawl.store.rules import (
+    RECALLED,
+    SEEDING,
+    first_recall,
+    is_fed,
+    max_pages_of,
+    outputs_of,
+    seeds_from_of,
+)
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.idempotency import keep_request
-from zcrawl.store.sql.jobs import create_job, job_named, store_spec
+from zcrawl.store.sql.jobs import create_job, job_named, load_job, store_spec
 from zcrawl.store.sql.rows import (
     Admission,
     Ids,
@@ -35,6 +46,7 @@ from zcrawl.store.sql.rows import (
     save_run,
     save_runs,
     save_tallies,
+    tune,
 )
 
 
@@ -59,36 +71,55 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     action = ClientAction(
         command.request, f"submit {command.mode}", command.by, command.via, command.now
     )
+    job = load_job(session, job.id)
+    assert job is not None  # it was created or found above
     if not command.start:
         ids.save()
-        reply = msgspec.json.encode({"job": job.id, "run": 0, "version": version})
-        keep_request(session, action, job.id, 0, reply)
-        return Submitted(job.id, 0, "", [], [], None)
-    run = _start_run(session, ids, job, spec, version, command, known)
-    cancelled = _cancel(session, command)
-    submitted = _admit_seeds(session, ids, run, action, command.seeds)
-    return msgspec.structs.replace(submitted, cancelled=cancelled)
+        changed = _tune_live(session, command, version)
+        answer = {"job": job.id, "run": 0, "version": version, "changed": len(changed)}
+        keep_request(session, action, job.id, 0, msgspec.json.encode(answer))
+        return Submitted(job.id, 0, "", [], [], None, definition=job, changed=changed)
+    run_spec = command.run_spec or spec
+    run = start_run(session, ids, job, run_spec, version, command, known)
+    if is_fed(run_spec) and not run.feed_run:
+        run.end(RunState.FAILED, NO_PARENT_RUN, command.now, TallyChanges())
+    cancelled = cancel_replaced(session, command)
+    submitted = _admit_seeds(session, ids, run, action, () if run.state.ended else command.seeds)
+    return msgspec.structs.replace(submitted, cancelled=cancelled, definition=job)
 
 
-def _start_run(
+def _tune_live(session: Session, command: SubmitJob, version: int) -> list[RunRow]:
+    """Give the new spec to runs that are alive."""
+    specs = dict(command.live)
+    live = [run for run in load_runs(session, specs).values() if not run.state.ended]
+    for run in live:
+        run.version = version
+        tune(session, run, specs[run.id], command.now)
+    return [run.row() for run in live]
+
+
+def start_run(
     session: Session,
     ids: Ids,
     job: DefinitionRow,
     spec: bytes,
     version: int,
-    command: SubmitJob,
+    command: SubmitJob | FireJob,
     known: bool,
 ) -> RunRecord:
     """Store a pending run and its outputs. `known`: the job may have earlier runs."""
-    recall = first_recall(spec)
+    recall, feed_run = first_recall(spec), 0
+    if is_fed(spec):
+        given = command.feed_run if isinstance(command, FireJob) else 0
+        feed_run = given or _newest_completed(session, seeds_from_of(spec).job)
     seed_hosts = list(dict.fromkeys(command.seed_hosts))
     if recall is not None and known:
         seed_hosts = _with_earlier_hosts(session, job.id, seed_hosts)
     run_id, facts = ids.take("runs"), command.start_facts
     session.run(
         "INSERT INTO runs (id, job, state, spec, max_pages, seed_hosts, seeding, created_at, "
-        "started_at, recall, canonical, version, cause, due_at, params, chain) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "started_at, recall, canonical, version, cause, due_at, params, chain, feed_run, feed_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             run_id,
             job.id,
@@ -106,6 +137,8 @@ def _start_run(
             facts.due_at,
             facts.params or None,
             facts.chain,
+            feed_run,
+            0 if feed_run else None,
         ),
     )
     for path, format in outputs_of(spec, command.name, command.output, run_id):
@@ -118,7 +151,7 @@ def _start_run(
     return run
 
 
-def _cancel(session: Session, command: SubmitJob) -> list[RunRow]:
+def cancel_replaced(session: Session, command: SubmitJob | FireJob) -> list[RunRow]:
     """Cancel the runs that the new one replaces; those that have ended stay as they are."""
     records = load_runs(session, command.cancels)
     tallies = TallyChanges()
@@ -152,8 +185,29 @@ def admit_known(session: Session, command: AdmitKnown) -> KnownAdmitted:
         return KnownAdmitted([], [], None if run is None else run.row(), repeated=True)
     ids = Ids(session)
     run.recall = RECALLED if command.last else command.upto
-    rows = _admit(session, ids, run, [(link, link.depth) for link in command.links], command.now)
+    rows = admit(session, ids, run, [(link, link.depth) for link in command.links], command.now)
     return KnownAdmitted(rows, host_rows(session, (row.host for row in rows)), run.row())
+
+
+def admit_fed(session: Session, command: AdmitFed) -> KnownAdmitted:
+    run = load_run(session, command.run)
+    if run is None or run.feed_at != command.after or run.state.ended:
+        return KnownAdmitted([], [], None if run is None else run.row(), repeated=True)
+    run.feed_at = None if command.last else command.upto
+    run.add_seed_hosts(command.seed_hosts)
+    links = [(link, 0) for link in command.links]
+    rows = admit(session, Ids(session), run, links, command.now)
+    return KnownAdmitted(rows, host_rows(session, (row.host for row in rows)), run.row())
+
+
+def _newest_completed(session: Session, name: str) -> int:
+    """Return the newest completed run of a job; 0: it has none."""
+    row = session.one(
+        "SELECT MAX(r.id) FROM runs r JOIN jobs j ON j.id = r.job "
+        "WHERE j.name = ? AND j.state <> 'deleted' AND r.state = 'completed'",
+        (name,),
+    )
+    return (row[0] or 0) if row else 0
 
 
 def _with_earlier_hosts(session: Session, job: int, hosts: list[str]) -> list[str]:
@@ -189,13 +243,13 @@ def _admit_seeds(
     action: ClientAction,
     seeds: tuple[NewLink, ...],
 ) -> Submitted:
-    rows = _admit(session, ids, run, [(seed, 0) for seed in seeds], action.at)
+    rows = admit(session, ids, run, [(seed, 0) for seed in seeds], action.at)
     keep_request(session, action, run.job, run.id)
     hosts = host_rows(session, (row.host for row in rows))
     return Submitted(run.job, run.id, "", rows, hosts, run.row())
 
 
-def _admit(
+def admit(
     session: Session, ids: Ids, run: RunRecord, links: list[tuple[NewLink, int]], now: float
 ) -> list[QueuedRow]:
     """Admit links that come from no page, each with its depth, and update the run."""

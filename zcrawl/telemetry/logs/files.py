@@ -2,7 +2,8 @@
 
 Every Note of a machine becomes one event. A few per second are also kept for consoles
 (`take_lines`). A frequent event is written a few times a second, with the number of omitted ones,
-so that it cannot fill the disk. (Not done with structlog, because it imports rich, which costs
+so that it cannot fill the disk. `log.level` decides what is written; consoles get every line and
+filter for themselves. (Not done with structlog, because it imports rich, which costs
 100 ms at each start of a process.)
 """
 
@@ -22,8 +23,9 @@ import msgspec
 
 from zcrawl.mesh.messages import LogRecords
 from zcrawl.model.event_text import event_text
+from zcrawl.model.log_event import level_of
 from zcrawl.runtime.files import PRIVATE_FILE
-from zcrawl.telemetry.log_lines import LogTail
+from zcrawl.telemetry.log_lines import LogTail, rank
 from zcrawl.text.terminal import shown, shown_json_bytes
 
 ROTATE_BYTES: Final = 10_000_000
@@ -35,11 +37,14 @@ Log = Callable[[str, str], None]
 class EventLog:
     """One process's log. Lines are appended whole, so several processes may share the file."""
 
-    def __init__(self, place: Path | int, source: str, *, as_text: bool = False) -> None:
+    def __init__(
+        self, place: Path | int, source: str, *, as_text: bool = False, level: str = ""
+    ) -> None:
         """`place`: a file, or a descriptor such as 2, where a service manager collects lines.
-        `as_text`: lines for people, with the sentence of each event instead of its detail."""
+        `as_text`: lines for people, with the sentence of each event instead of its detail.
+        `level`: the least important events that are written; empty: all."""
         self._source = source
-        self._line = _text_line if as_text else _json_line
+        self.configure(as_text=as_text, level=level)
         self._file: io.FileIO | None = None
         with contextlib.suppress(OSError):  # a crawl continues if its log cannot be written
             if not isinstance(place, int):
@@ -49,6 +54,12 @@ class EventLog:
             self._file = io.FileIO(place, "a")
         self._counts: dict[str, tuple[int, int]] = {}  # name → (second, events in it)
         self._tail = LogTail()
+
+    def configure(self, *, as_text: bool, level: str) -> None:
+        """Set the form and the level of the lines from now on. A level that no event has, such as
+        debug, is the lowest."""
+        self._line = _text_line if as_text else _json_line
+        self._least = rank(level)
 
     def __call__(self, name: str, detail: str = "", *, run: int = 0) -> None:
         if self.quietly(name, detail, run=run):
@@ -60,7 +71,7 @@ class EventLog:
 
     def quietly(self, name: str, detail: str = "", *, run: int = 0) -> bool:
         """Log an event that consoles get in another way, so it is not kept for them. Return whether
-        it was written; it is omitted if there are too many of its name."""
+        it counts; it is omitted if there are too many of its name."""
         second = int(time.monotonic())
         then, count = self._counts.get(name, (0, 0))
         left_out = 0
@@ -72,7 +83,8 @@ class EventLog:
         more = {"left_out": left_out} if left_out else {}
         if run:
             more["run"] = run
-        self._write(name, detail, more)
+        if rank(level_of(name)) >= self._least:
+            self._write(name, detail, more)
         return True
 
     def exception(self, name: str, error: BaseException) -> None:

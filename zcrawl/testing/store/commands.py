@@ -9,7 +9,8 @@ import msgspec
 
 from zcrawl.errors import StoreDataError
 from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
-from zcrawl.model.reasons.skip import CANCELLED, MAX_PAGES
+from zcrawl.model.reasons.failure import NO_PARENT_RUN
+from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.rows import LaneCount, NewLink
 from zcrawl.model.states import Disposition, JobState, Kept, RequestState, RunState
 from zcrawl.store.commands import (
@@ -28,21 +29,20 @@ from zcrawl.store.rules import (
     SEEDING,
     WORKER,
     check_changes,
-    first_recall,
+    is_fed,
     max_pages_of,
     max_pages_per_host_of,
     merge_cookies,
-    outputs_of,
     result_gap,
 )
+from zcrawl.testing.store.firing import cancel_replaced, start_run
 from zcrawl.testing.store.intents import wishes
-from zcrawl.testing.store.known import earlier_hosts, remember_all, remember_target
+from zcrawl.testing.store.known import remember_all, remember_target
 from zcrawl.testing.store.redirects import RedirectTarget, collapse
 from zcrawl.testing.store.tables import (
     FakeAnswer,
     FakeItem,
     FakeJob,
-    FakeOutput,
     FakeRequest,
     FakeRun,
     Tables,
@@ -78,6 +78,11 @@ def load(tables: Tables) -> Loaded:
         drains=sorted(tables.drains.values(), key=lambda row: row.worker),
         wishes=wishes(tables),
         retries=list(tables.retries.values()),
+        jobs=[
+            job.row()
+            for job in tables.jobs.values()
+            if job.schedule_from and job.state is JobState.ACTIVE
+        ],
     )
 
 
@@ -246,7 +251,7 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     if job is not None and command.mode == "again" and job.state is JobState.ARCHIVED:
         return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
     spec = job.spec if job is not None and command.mode == "again" else command.spec
-    max_pages = max_pages_of(spec)
+    max_pages_of(spec)  # refuse a spec that cannot be read before anything is written
     due_at = command.start_facts.due_at
     if due_at is not None and job is not None:
         due_times = {run.start_facts.due_at for run in tables.runs.values() if run.job is job}
@@ -260,29 +265,29 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         action = ClientAction(
             command.request, f"submit {command.mode}", command.by, command.via, command.now
         )
-        reply = msgspec.json.encode({"job": job.id, "run": 0, "version": job.version})
+        live = [(tables.runs[id], of_run) for id, of_run in command.live if id in tables.runs]
+        live = [(run, of_run) for run, of_run in live if not run.state.ended]
+        for run, of_run in live:
+            run.version = job.version
+            tables.tune(run, of_run, command.now)
+        changed = [run.row() for run, _ in sorted(live, key=lambda pair: pair[0].id)]
+        answer = {"job": job.id, "run": 0, "version": job.version, "changed": len(changed)}
+        reply = msgspec.json.encode(answer)
         tables.answers[command.request] = FakeAnswer(action, job.id, 0, reply)
-        return Submitted(job.id, 0, "", [], [], None)
-    run = FakeRun(tables.next_id("runs"), job, spec, max_pages, [], command.seeding, command.now)
-    run.canonical, run.version, run.start_facts = (
-        command.canonical,
-        job.version,
-        command.start_facts,
-    )
-    run.recall = first_recall(spec)
-    tables.runs[run.id] = run
-    for path, format in outputs_of(spec, command.name, command.output, run.id):
-        tables.outputs[(run.id, path)] = FakeOutput(run.id, path, format)
-    hosts = command.seed_hosts + earlier_hosts(tables, run)
+        return Submitted(job.id, 0, "", [], [], None, definition=job.row(), changed=changed)
     action = ClientAction(
         command.request, f"submit {command.mode}", command.by, command.via, command.now
     )
-    cancelled = [tables.runs[id] for id in command.cancels if id in tables.runs]
-    cancelled = [other for other in cancelled if not other.state.ended]
-    for other in cancelled:
-        tables.end(other, RunState.CANCELLED, CANCELLED, command.now)
-    submitted = _admit_seeds(tables, run, action, command.seeds, hosts)
-    return msgspec.structs.replace(submitted, cancelled=[other.row() for other in cancelled])
+    run_spec = command.run_spec or spec
+    run = start_run(tables, job, run_spec, command)
+    seeds = command.seeds
+    if is_fed(run_spec) and not run.feed_run:
+        tables.end(run, RunState.FAILED, NO_PARENT_RUN, command.now)
+        seeds = ()
+    cancelled = cancel_replaced(tables, command)
+    submitted = _admit_seeds(tables, run, action, seeds, ())
+    rows = [other.row() for other in cancelled]
+    return msgspec.structs.replace(submitted, cancelled=rows, definition=job.row())
 
 
 def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN, RUN_ENDED, UNSEEN_RUNS
+from zcrawl.model.reasons.cluster import (
+    NO_SUCH_JOB,
+    NO_SUCH_RUN,
+    RUN_ENDED,
+    RUN_REOPENED,
+    UNSEEN_RUNS,
+)
 from zcrawl.model.reasons.failure import QUARANTINED
 from zcrawl.model.reasons.skip import CANCELLED, DELETED
 from zcrawl.model.states import JobState, RequestState, RunState
@@ -27,9 +33,16 @@ from zcrawl.store.commands import (
     Swept,
     TuneRun,
 )
-from zcrawl.store.rules import MISSING_STATUSES, crash_detail, is_unseen, job_reply, skip_reason
+from zcrawl.store.rules import (
+    MISSING_STATUSES,
+    crash_detail,
+    is_unseen,
+    job_reply,
+    skip_reason,
+)
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store import intents
+from zcrawl.testing.store.firing import forget_parents
 from zcrawl.testing.store.known import forget, remember_unasked
 from zcrawl.testing.store.tables import FakeRun, Tables
 
@@ -43,6 +56,8 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended and command.state not in (run.state, RunState.DELETED):
         return RunChanged(RUN_ENDED, run.row())
+    if command.only_ended_at is not None and command.only_ended_at != run.ended_at:
+        return RunChanged(RUN_REOPENED, run.row())
     others = [tables.runs[id] for id in command.others if id in tables.runs]
     for affected_run in (run, *others):
         _change(tables, affected_run, command)
@@ -88,6 +103,8 @@ def change_job(tables: Tables, command: ChangeJob) -> JobChanged:
             _change(tables, run, change)
     rows = [run.row() for run in deleted]
     changed = len(rows) if rows else int(job.state is not command.state)
+    if command.state is JobState.ACTIVE and job.state is not command.state and job.schedule_from:
+        job.begin_schedule(command.now)
     job.state, job.updated_at = command.state, command.now
     if command.client_action is not None:
         reply = msgspec.json.encode(job_reply(job.row(), rows, changed))
@@ -124,7 +141,7 @@ def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended:
         return RunChanged(RUN_ENDED, run.row())
-    run.spec = command.spec
+    tables.tune(run, command.spec, command.now)
     once.keep_run_reply(tables, command.client_action, run)
     return RunChanged("", run.row())
 
@@ -171,6 +188,7 @@ def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
     )
     if last and forget(tables, run.job.id, limit) == limit:
         return True
+    forget_parents(tables, run.id)
     tables.items.pop(run.id, None)
     tables.tallies = {key: n for key, n in tables.tallies.items() if key[0] != run.id}
     tables.outputs = {key: o for key, o in tables.outputs.items() if key[0] != run.id}

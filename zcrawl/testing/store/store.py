@@ -19,6 +19,7 @@ from zcrawl.model.rows import LaneWant, QueuedRow, Refilled, RunRow
 from zcrawl.model.states import Kept, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitFed,
     AdmitKnown,
     AdvanceOutput,
     ApplyResults,
@@ -31,8 +32,10 @@ from zcrawl.store.commands import (
     CountCrash,
     Done,
     ExtendLease,
+    FireJob,
     Forget,
     GrantHosts,
+    NoteArchive,
     NoteOutput,
     Rehome,
     Reload,
@@ -67,13 +70,17 @@ from zcrawl.store.queries import (
     Outputs,
     Query,
     QueryOutcome,
+    ReadChain,
     ReadEpoch,
     ReadFailed,
     ReadFailureGroups,
     ReadHistory,
     ReadItems,
+    ReadJobNames,
     ReadKnown,
     ReadOutputs,
+    ReadParents,
+    ReadRemovable,
     ReadRuns,
     ReadVersions,
     Refill,
@@ -84,8 +91,19 @@ from zcrawl.store.queries import (
     job_row,
 )
 from zcrawl.store.redirects import reason_name
+from zcrawl.store.retention import ARCHIVE
 from zcrawl.store.rules import WORKER, check_epoch, skip_reason
-from zcrawl.testing.store import commands, failure_groups, history, intents, known, rehoming, runs
+from zcrawl.testing.store import (
+    commands,
+    failure_groups,
+    firing,
+    history,
+    intents,
+    known,
+    rehoming,
+    retention,
+    runs,
+)
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store.tables import FakeItem, FakeJob, FakeRequest, Tables
 
@@ -157,6 +175,12 @@ class FakeStore:
                 return FoundReply(once.stored_reply(self.tables, query.request))
             case ReadKnown():
                 return known.read_known(self.tables, query)
+            case ReadJobNames():
+                return firing.job_names(self.tables)
+            case ReadParents():
+                return firing.read_parents(self.tables, query)
+            case ReadChain():
+                return firing.read_chain(self.tables, query)
             case ReadVersions():
                 job = self.tables.jobs.get(query.job)
                 return JobVersions(list(job.versions) if job is not None else [])
@@ -169,6 +193,8 @@ class FakeStore:
                 return StoredEpoch(self.tables.epoch)
             case ReadHistory():
                 return history.read_history(self.tables, query)
+            case ReadRemovable():
+                return retention.read_removable(self.tables, query, self._outputs)
             case ReadFailureGroups():
                 return failure_groups.read_failure_groups(self.tables, query)
             case _:
@@ -228,7 +254,7 @@ class FakeStore:
                 assert run.ended_at and not run.seeding, run
             else:
                 assert run.pending == queued and run.skipped == n[RequestState.SKIPPED], run
-                assert run.pending or run.seeding or run.recalls, (
+                assert run.pending or run.seeding or run.recalls or run.feed_at is not None, (
                     f"nothing is pending, yet it goes on: {run}"
                 )
             tallies = self._tallies(run.id)
@@ -265,6 +291,10 @@ class FakeStore:
                 return commands.add_seeds(tables, command)
             case AdmitKnown():
                 return known.admit_known(tables, command)
+            case AdmitFed():
+                return firing.admit_fed(tables, command)
+            case FireJob():
+                return firing.fire_job(tables, command)
             case ChangeRun():
                 return runs.change_run(tables, command)
             case BeginRuns():
@@ -309,6 +339,8 @@ class FakeStore:
                 if output is not None:
                     output.problem = command.problem
                 return Done()
+            case NoteArchive():
+                return retention.note_archive(tables, command)
             case _:
                 assert_never(command)
 
@@ -348,9 +380,10 @@ class FakeStore:
                 seq = min(kept)
                 url = self.tables.requests[seq].url
                 rows.examples.append(ExampleRow(kind, name, url, kept[seq]))
+        rows.not_removed.extend(retention.not_removed(self.tables, run))
         names = {"link": "links", WORKER: "workers"}
         for (of_run, kind, name), n in sorted(self.tables.tallies.items()):
-            if of_run != run:
+            if of_run != run or kind == ARCHIVE:
                 continue
             if kind == "status":
                 rows.statuses[int(name)] = n

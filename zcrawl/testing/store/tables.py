@@ -13,6 +13,7 @@ from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
+from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.rows import (
     NO_HOST,
     DefinitionRow,
@@ -35,8 +36,11 @@ from zcrawl.store.rules import (
     RECALLED,
     Counted,
     duplicates_of,
+    is_scheduled,
     recall_left,
+    schedule_of,
     skip_reason,
+    stored_max_pages,
     verdict,
 )
 from zcrawl.testing.store.known import FakeKnown, recall
@@ -56,6 +60,10 @@ class FakeJob:
     owner: str = ""
     updated_at: float = 0.0
     versions: list[JobVersion] = field(default_factory=list)
+    schedule_from: float = 0.0
+    due_done: float = 0.0
+    due_held: float | None = None
+    due_note: str = ""
 
     def row(self) -> DefinitionRow:
         return DefinitionRow(
@@ -67,14 +75,24 @@ class FakeJob:
             self.version,
             self.owner,
             self.updated_at,
+            self.schedule_from,
+            self.due_done,
+            self.due_held,
+            self.due_note,
         )
 
     def store_spec(self, spec: bytes, author: str, now: float) -> None:
         if self.versions and spec == self.spec:
             return
+        if not self.versions or schedule_of(spec) != schedule_of(self.spec):
+            self.begin_schedule(now if is_scheduled(spec) else 0.0)
         self.version = len(self.versions) + 1
         self.spec, self.updated_at = spec, now
         self.versions.append(JobVersion(self.version, spec, now, author))
+
+    def begin_schedule(self, since: float) -> None:
+        """Let due times and parents count from a moment on."""
+        self.schedule_from, self.due_held = since, None
 
 
 @dataclass(slots=True)
@@ -106,6 +124,8 @@ class FakeRun:
     version: int = 1
     start_facts: StartFacts = SUBMITTED_NOW
     missing: int = 0
+    feed_run: int = 0
+    feed_at: int | None = None
 
     def begin(self, now: float) -> None:
         if self.state is RunState.PENDING:
@@ -146,6 +166,8 @@ class FakeRun:
             params=self.start_facts.params,
             chain=self.start_facts.chain,
             missing=self.missing,
+            feed_run=self.feed_run,
+            feed_at=self.feed_at,
         )
 
     @property
@@ -254,6 +276,7 @@ class Tables:
     drains: dict[str, DrainRow] = field(default_factory=dict)  # by the worker's id
     wishes: dict[int, str] = field(default_factory=dict)  # host → worker
     retries: dict[str, RetryRow] = field(default_factory=dict)  # by the request's id
+    run_parents: dict[tuple[int, int], int] = field(default_factory=dict)  # (child, run) → run
     outputs: dict[tuple[int, str], FakeOutput] = field(default_factory=dict)
     tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
     # (run, kind, name) → seq → detail
@@ -400,11 +423,18 @@ class Tables:
         run.unfetched += run.pending
         run.pending = 0
         run.recall = None if run.recall is None else RECALLED
+        run.feed_at = None
 
     def complete_if_empty(self, run: FakeRun, now: float) -> None:
-        goes_on = run.seeding or run.recalls
+        goes_on = run.seeding or run.recalls or run.feed_at is not None
         if not run.state.ended and not goes_on and run.pending == 0:
             self.finish(run, "", now)
+
+    def tune(self, run: FakeRun, spec: bytes, now: float) -> None:
+        """Give a live run another spec."""
+        run.spec, run.max_pages = spec, stored_max_pages(spec)
+        if run.max_pages is not None and run.done >= run.max_pages:
+            self.finish(run, MAX_PAGES, now)
 
     def finish(self, run: FakeRun, reason: str, now: float) -> None:
         """End a run as completed or failed."""

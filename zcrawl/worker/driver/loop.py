@@ -16,6 +16,7 @@ from zcrawl.mesh.messages import Accept, BadBody, LogRecords, Result
 from zcrawl.mesh.ports import Arrived, WorkerMesh
 from zcrawl.model.log_event import BAD_BODY, RESTARTED, Log
 from zcrawl.model.reasons.cluster import MACHINE_ERROR
+from zcrawl.model.reload_report import ReloadReport
 from zcrawl.runtime.loop import in_full, supervised, tell_unhandled
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
@@ -40,8 +41,10 @@ class WorkerLoop:
         lines: Callable[[], LogRecords | None] = lambda: None,
         after: str = "",
         alive: Callable[[], None] = lambda: None,
+        reload: Callable[[str], None] = lambda request: None,
     ) -> None:
-        """`after`: how the process before this one ended. `alive` is called once a second."""
+        """`after`: how the process before this one ended. `alive` is called once a second. `reload`
+        lets the node read its configuration again; `reloaded` is the answer."""
         self.machine = machine
         self.counters: Counter[str] = Counter()
         self._mesh = mesh
@@ -49,6 +52,7 @@ class WorkerLoop:
         self._measure_rss, self._measure_cpu = rss_bytes, cpu_percent
         self._log, self._lines, self._after = log, lines, after
         self._alive = alive
+        self._reload = reload
         self._pipeline: Pipeline | None = None
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[str] = self._loop.create_future()
@@ -116,6 +120,12 @@ class WorkerLoop:
     def drain(self) -> None:
         self.handle(w.DrainAsked())
 
+    def change_settings(self, slots: int, labels: tuple[str, ...]) -> None:
+        self.handle(w.SettingsChanged(slots, labels))
+
+    def reloaded(self, request: str, node: str, report: ReloadReport) -> None:
+        self.handle(w.NodeReloaded(request, node, report))
+
     def end(self, reason: str, refused: bool = False) -> None:
         """Leave now; what is not delivered is fetched again by others."""
         if not self._ended.done():
@@ -158,6 +168,8 @@ class WorkerLoop:
                 pipeline.adopt_code(code)
             case w.ForgetRun(run):
                 pipeline.forget(run)
+            case w.AskForReload(request):
+                self._reload(request)
             case w.Note(name, detail, run):
                 self.note(name, detail, run=run)
             case w.Exit(reason, refused):

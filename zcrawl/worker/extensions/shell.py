@@ -73,6 +73,7 @@ class ShellTasks:
     ) -> None:
         """`closed` are files of the worker that no command may read."""
         self._task = task = context.spec.shell
+        self._timeout_s = context.spec.attempt_s
         self._secrets, self._rights = context.secrets, context.shell_rights
         self._blobs, self._closed, self._tell = blobs, list(closed), tell
         self._redactor = self._secrets.redactor(task.env.values())
@@ -85,7 +86,7 @@ class ShellTasks:
 
     async def do(self, attempt: Attempt, timeout_s: float, utc: Callable[[], float]) -> Attempt:
         """Run the command; return the attempt with its end. FetchError: it failed. The time limit
-        is that of [shell], not `timeout_s`."""
+        is the job's, and the watching process keeps it."""
         assignment, task = attempt.assignment, self._task
         seed = None if is_start(assignment.url) else assignment.url
         args = with_seed(task.args, seed)
@@ -99,7 +100,7 @@ class ShellTasks:
         out_size, err_size = answer.stdout, answer.stderr
         out, err = _cut(output, (out_size.kept, out_size.tail, err_size.kept, err_size.tail))
         stderr = cleaned(err_size, *err, self._redactor)
-        failure = failure_of(answer, stderr, task.timeout)
+        failure = failure_of(answer, stderr, self._timeout_s)
         if failure is not None:
             raise failure
         stdout = cleaned(out_size, *out, self._redactor)
@@ -146,8 +147,8 @@ class ShellTasks:
             env={**_own_environment(os.environ, folder), **env},
             cwd=task.cwd,
             folder=folder,
-            timeout_s=task.timeout,
-            cpu_s=math.ceil(task.cpu_time or task.timeout * cores),
+            timeout_s=self._timeout_s,
+            cpu_s=math.ceil(task.cpu_time or self._timeout_s * cores),
             memory=task.memory,
             max_output=task.max_output,
             closed=[str(Path(name).absolute()) for name in self._closed],

@@ -74,6 +74,13 @@ class HttpCalls:
         spec, secrets = context.spec, context.secrets
         self._context, self._blobs = context, blobs
         self._task = task = spec.http
+        most_s = spec.attempt_s
+        self._limits = msgspec.structs.replace(
+            context.limits,
+            total_s=most_s,
+            connect_s=min(spec.fetch.connect_timeout, most_s),
+            read_s=min(spec.fetch.read_timeout, most_s),
+        )
         self._expectations = Expectations(task.expect)
         self._check = compile_check(spec.schema, "schema") if spec.schema else None
         self._headers = HeaderSecrets(task.headers, secrets)
@@ -122,7 +129,7 @@ class HttpCalls:
         earlier = _urls_before(extra)
         method = extra.method if earlier else self._task.method
         with_body = bool(extra.meta.get(_BODY)) if earlier else True
-        url, limits = assignment.url, self._context.limits
+        url, limits = assignment.url, self._limits
         most = max(0, self._context.spec.fetch.max_redirects - len(earlier))
         chain = RedirectChain(url, most, self._context.rules)
         while True:
@@ -144,7 +151,7 @@ class HttpCalls:
                 return self._hand_over(attempt, step.url, status, method, with_body, urls, most)
             url = step.url
             await pauses.next_hop()
-            limits = rest_of(self._context.limits, fetch.used_s(clock()))
+            limits = rest_of(self._limits, fetch.used_s(clock()))
 
     # ------------------------------------------------------------ the request
 

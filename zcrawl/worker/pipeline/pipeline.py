@@ -63,6 +63,8 @@ from zcrawl.worker.results.pages import bare_page, page_of
 from zcrawl.worker.shared_limits import Keys
 
 if TYPE_CHECKING:
+    from aiolimiter import AsyncLimiter
+
     from zcrawl.worker.pipeline.calls import HttpCalls
     from zcrawl.worker.pipeline.session import RunClient
 
@@ -124,9 +126,10 @@ class Pipeline:
         self._refused: dict[int, tuple[str, str]] = {}  # runs that cannot be worked on: why
         self._keyring = settings.keyring
         self._fetches: dict[int, Fetching] = {}
-        rate, bandwidth = settings.rate, settings.bandwidth
-        self._starts = limiter(1, 1 / rate) if rate > 0 else None
-        self._bytes = limiter(bandwidth, 1.0) if bandwidth > 0 else None
+        self._limits = (0.0, 0.0)
+        self._starts: AsyncLimiter | None = None
+        self._bytes: AsyncLimiter | None = None
+        self.limit(settings.rate, settings.bandwidth)
 
     # ------------------------------------------------------------ what the worker loop calls
 
@@ -169,6 +172,18 @@ class Pipeline:
 
     def learn_robots(self, origin: str, file: RobotsFile) -> None:
         self._robots.learn(origin, file)
+
+    def limit(self, rate: float, bandwidth: float) -> None:
+        """Set requests and bytes per second of this worker; 0: no limit. What already waits for the
+        old limit goes on by it."""
+        if (rate, bandwidth) == self._limits:
+            return
+        old_rate, old_bandwidth = self._limits
+        self._limits = (rate, bandwidth)
+        if rate != old_rate:
+            self._starts = limiter(1, 1 / rate) if rate > 0 else None
+        if bandwidth != old_bandwidth:
+            self._bytes = limiter(bandwidth, 1.0) if bandwidth > 0 else None
 
     def start(self, assignment: Assignment, address: str | None = None, groups: Keys = ()) -> None:
         permitted_at = self._clock()

@@ -161,7 +161,7 @@ class MysqlDialect:
         if held is None:
             with contextlib.suppress(pymysql.err.IntegrityError):  # another master just did it
                 session.run(
-                    "INSERT INTO leaders (shard, epoch, holder, taken_at) VALUES (?, 0, '', 0)",
+                    "INSERT INTO leaders (shard, epoch, held_by, taken_at) VALUES (?, 0, '', 0)",
                     (shard,),
                 )
         elif held != session.seat:

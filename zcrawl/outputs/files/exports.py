@@ -1,6 +1,7 @@
-"""Turn rows of the store into the bytes of a file, chunk by chunk, for `export`.
+"""Turn rows of the store into the bytes of a file, chunk by chunk.
 
-A chunk is one read. The next one starts after its last row, so memory holds only one chunk.
+Used by the command `export`, and by masters for archives of runs that are removed. A chunk is one
+read. The next one starts after its last row, so memory holds only one chunk.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -18,8 +19,18 @@ from zcrawl.model.reasons.usage import NO_CAPTURES
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Kept
 from zcrawl.outputs.columns import ColumnKind, Layout, layout_of
-from zcrawl.store.ports import Store
-from zcrawl.store.queries import FailedRow, Failures, Items, ReadFailed, ReadItems
+from zcrawl.outputs.files.folder import OutputFolder
+from zcrawl.outputs.files.writers import records_of, whole_file
+from zcrawl.outputs.warc import GetBody
+from zcrawl.store.queries import (
+    FailedRow,
+    Failures,
+    Items,
+    Query,
+    QueryOutcome,
+    ReadFailed,
+    ReadItems,
+)
 
 BATCH: Final = 1000  # rows per read
 CAPTURES: Final = 20
@@ -30,15 +41,21 @@ FAILED_COLUMNS: Final = (
 REPORT_COLUMNS: Final = ("url", "block", "reason", "errors", "item")
 
 
+class Reader(Protocol):
+    """The part of a store that reads."""
+
+    def query(self, query: Query) -> QueryOutcome: ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """The rows to export: one kind of one run; `kind` None: URLs that failed or were skipped."""
 
-    store: Store
+    store: Reader
     run: int
     spec: bytes
     kind: Kept | None
-    blobs: str  # the place of the bodies, for archives
+    body_of: GetBody | None = None  # reads the bodies of captured pages
     csv_safe: bool = False  # a job can ask for it, too
 
     def batches(self) -> Iterator[list[bytes]]:
@@ -70,23 +87,25 @@ def chunks_of(source: Source, form: str) -> Iterator[bytes]:
     return _captures(source, format)
 
 
-def whole_file_of(source: Source, form: str) -> Callable[[Path], None]:
-    """Return the function that writes a file of a format that is written as a whole."""
-    from zcrawl.outputs.files.writers import whole_file
+def whole_file_of(
+    source: Source, form: str, folder: OutputFolder | None = None
+) -> Callable[[Path], None]:
+    """Return the function that writes a file of a format that is written as a whole; in `folder`
+    if it is given."""
 
     def write(path: Path) -> None:
-        file = whole_file(FORMATS[form], path, source.layout())
-        for batch in source.batches():
-            file.add(batch)
-        file.close()
+        file = whole_file(FORMATS[form], path, source.layout(), folder)
+        try:
+            for batch in source.batches():
+                file.add(batch)
+        finally:
+            file.close()
 
     return write
 
 
 def _records(source: Source, format: Format) -> Iterator[bytes]:
     """Yield encoded rows. The columns are those of the job, or else those of the first batch."""
-    from zcrawl.outputs.files.writers import records_of
-
     layout = source.layout() if format.has_columns else Layout(None)
     layout = msgspec.structs.replace(layout, csv_safe=layout.csv_safe or source.csv_safe)
     records, batches = records_of(format, layout, None), source.batches()
@@ -96,12 +115,6 @@ def _records(source: Source, format: Format) -> Iterator[bytes]:
 
 
 def _captures(source: Source, format: Format) -> Iterator[bytes]:
-    from zcrawl.cli import output
-    from zcrawl.outputs.files.writers import records_of
-    from zcrawl.roles.blobs import body_getter
-
-    lost: list[str] = []
-    body_of = body_getter(source.blobs, lambda name, detail: lost.append(detail))
     captures = _items(source.store, source.run, Kept.CAPTURE, CAPTURES)
     first = next(captures, None)
     if first is None:
@@ -109,17 +122,15 @@ def _captures(source: Source, format: Format) -> Iterator[bytes]:
             "this run has no captured pages: set output.capture = true in its job",
             code=NO_CAPTURES,
         )
-    records = records_of(format, Layout(None), body_of)
+    records = records_of(format, Layout(None), source.body_of)
     title = f"run-{source.run}{format.ending}"
     yield records.render([], title, first=True)
     yield records.render(first, None, first=False)
     for batch in captures:
         yield records.render(batch, None, first=False)
-    if lost:
-        output.note(f"{len(lost)} bodies are lost; the first: {lost[0]}")
 
 
-def _items(store: Store, run: int, kind: Kept, batch: int) -> Iterator[list[bytes]]:
+def _items(store: Reader, run: int, kind: Kept, batch: int) -> Iterator[list[bytes]]:
     after = 0
     while True:
         read = store.query(ReadItems(run, after, batch, kind))
@@ -130,7 +141,7 @@ def _items(store: Store, run: int, kind: Kept, batch: int) -> Iterator[list[byte
         after = read.rows[-1].id
 
 
-def _failures(store: Store, run: int) -> Iterator[list[bytes]]:
+def _failures(store: Reader, run: int) -> Iterator[list[bytes]]:
     after = 0
     while True:
         read = store.query(ReadFailed(run, after, BATCH))

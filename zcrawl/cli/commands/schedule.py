@@ -1,0 +1,113 @@
+"""`zcrawl schedule` shows and stops what starts by itself: `list`, `next`, `pause`, `resume`.
+
+A paused schedule starts no run; live runs of the job go on. `pause` and `resume` of
+`zcrawl.cli.commands.jobs` are about runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zcrawl.cli.base import Command, Group, Settings, common
+
+
+@click.group("schedule", cls=Group)
+def schedule_command() -> None:
+    """Show and change what runs by itself."""
+
+
+@schedule_command.command("list", cls=Command)
+@common
+def list_command(settings: Settings) -> int:
+    """List the jobs that run by themselves."""
+    from zcrawl.cli import connect, output
+    from zcrawl.runtime.loop import run_async
+
+    reply = run_async(connect.schedules(settings))
+    output.note_if(connect.stale_note(reply))
+    views = reply["jobs"]
+    if settings.json:
+        output.print_json(views)
+        return 0
+    rows = [
+        [
+            view["job"],
+            view["name"],
+            view["state"],
+            when(view),
+            view["overlap"],
+            view["next"][0] if view["next"] else "",
+            view["note"],
+        ]
+        for view in views
+    ]
+    output.table(("job", "name", "state", "when", "overlap", "next", "note"), rows, right=("job",))
+    if not views:
+        output.note(f"no job in {settings.place} has a [schedule]")
+    return 0
+
+
+@schedule_command.command("next", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@click.option(
+    "-n", "count", type=click.IntRange(1, 500), default=10, help="How many. [default: 10]"
+)
+@common
+def next_command(settings: Settings, ref: str, count: int) -> int:
+    """Show when a job runs next.
+
+    The times are without jitter. A job that only follows other jobs has none.
+    """
+    from zcrawl.cli import connect, output
+    from zcrawl.runtime.loop import run_async
+
+    reply = run_async(connect.schedules(settings, ref, count))
+    output.note_if(connect.stale_note(reply))
+    (view,) = reply["jobs"]
+    if settings.json:
+        output.print_json(view)
+        return 0
+    for moment in view["next"]:
+        output.data(moment)
+    if not view["next"]:
+        output.note(why_none(view))
+    return 0
+
+
+def when(view: dict[str, Any]) -> str:
+    """Return when a job runs by itself: `cron 0 3 * * * (Europe/Berlin), after lists`."""
+    zone = f" ({view['timezone']})" if view["times"] and view["timezone"] != "UTC" else ""
+    word = " and " if view["after_mode"] == "all" else " or "
+    after = f"after {word.join(view['after'])}" if view["after"] else ""
+    return ", ".join(filter(None, (view["times"] + zone, after)))
+
+
+def why_none(view: dict[str, Any]) -> str:
+    """Return why a job has no next due time."""
+    if view["state"] != "active":
+        return f"{view['name']} is {view['state']}; zcrawl schedule resume {view['name']}"
+    if view["times"]:
+        return f"{view['name']} has no due time any more"
+    return f"{view['name']} runs {when(view) or 'only when it is submitted'}"
+
+
+@schedule_command.command("pause", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@common
+def pause_command(settings: Settings, ref: str) -> int:
+    """Let a job start nothing by itself. Its live runs continue."""
+    from zcrawl.cli.commands.runs import change_job
+
+    return change_job(settings, ref, "paused")
+
+
+@schedule_command.command("resume", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@common
+def resume_command(settings: Settings, ref: str) -> int:
+    """Let a job run by itself again, from now on: what was due meanwhile is not caught up."""
+    from zcrawl.cli.commands.runs import change_job
+
+    return change_job(settings, ref, "active")

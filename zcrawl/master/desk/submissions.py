@@ -1,0 +1,216 @@
+"""What clients submit: a job with a run, a stored job once more, only a spec, more seeds.
+
+A part of the desk. A submission is checked with the rights of this leader, its parameters are
+filled in, and it becomes one command. `desk` sends the reply after the commit.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.errors import RefusedError
+from zcrawl.frontier.scope import canonical_rules
+from zcrawl.frontier.url import CANONICAL_VERSION
+from zcrawl.master.desk import actions, reads
+from zcrawl.master.desk import seeds as seed_lists
+from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.desk.replies import Pending
+from zcrawl.master.events import Ask, Execute, MasterEffects
+from zcrawl.master.leader_state import LeaderState
+from zcrawl.model.reasons.cluster import (
+    BAD_REQUEST,
+    NOT_LIVE,
+    RUN_IS_ALIVE,
+)
+from zcrawl.model.reasons.usage import NO_SEEDS
+from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
+from zcrawl.model.rows import NewLink
+from zcrawl.model.spec import JobSpec
+from zcrawl.schedule.overlap import ALLOW, CANCEL, DEFAULT_FOR_SUBMISSIONS
+from zcrawl.store.commands import (
+    AddSeeds,
+    StartFacts,
+    SubmitJob,
+)
+from zcrawl.store.queries import (
+    FindJob,
+    JobList,
+    JobNames,
+    ReadJobNames,
+)
+from zcrawl.submit.code import begins_by_itself, with_code_right
+from zcrawl.submit.differences import fixed_keys
+from zcrawl.submit.outputs import refuse_login
+from zcrawl.submit.params import filled, filled_seeds, merged
+from zcrawl.submit.private import opened_by, with_right
+from zcrawl.submit.read import to_json
+from zcrawl.submit.schedule import check_future, check_parents, parents_of
+from zcrawl.submit.shell_rights import with_shell_right
+from zcrawl.submit.stored import check_right
+from zcrawl.submit.validate import check, spec_from_dict
+from zcrawl.telemetry.views import (
+    is_visible,
+)
+
+
+class Submissions:
+    def __init__(self, state: LeaderState) -> None:
+        self._state = state
+
+    def submit(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        args = pending.args
+        if args.get("mode") == "again":  # it runs what is stored: look at that first
+            by_name = args.get("ref") is not None
+            name = args.text("ref") if by_name else _spec_of(args).name
+            effects.append(Ask(FindJob(name), pending.request.id))
+        elif parents_of(_spec_of(args)):
+            effects.append(Ask(ReadJobNames(), pending.request.id))
+        else:
+            self._submit_now(pending, now, effects)
+
+    def submit_child(
+        self, pending: Pending, names: JobNames, now: float, effects: MasterEffects
+    ) -> None:
+        """Go on with a submission that names other jobs."""
+        check_parents(_spec_of(pending.args), names.parents, names.deleted)
+        self._submit_now(pending, now, effects)
+
+    def submit_again(
+        self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
+    ) -> None:
+        """Go on with a submission in the mode `again`, with the job that is stored."""
+        spec = None
+        if pending.args.get("ref") is not None:
+            reads.the_job(job_list, pending.request)
+        for stored in filter(is_visible, job_list.jobs):
+            spec = check_right(stored.spec, self._state.allow_code, self._state.shell)
+        self._submit_now(pending, now, effects, spec)
+
+    def _submit_now(
+        self,
+        pending: Pending,
+        now: float,
+        effects: MasterEffects,
+        stored: JobSpec | None = None,
+    ) -> None:
+        """`stored`: the spec that the job has, if that is what runs."""
+        args = pending.args
+        spec = stored if stored is not None and args.get("ref") is not None else _spec_of(args)
+        # On a cluster a typed URL opens nothing, whatever a client sends.
+        opened = opened_by(args) if self._state.vouches else ()
+        spec = with_right(spec, opened, self._state.allow_private)
+        with_code_right(spec, self._state.allow_code)
+        with_shell_right(spec, self._state.shell)
+        utc = self._state.utc(now)
+        if stored is None:
+            check_future(spec.schedule, utc)
+        definition = spec if stored is None else with_right(stored, (), self._state.allow_private)
+        values = merged(definition, actions.given_params(args))
+        run = filled(definition, values)
+        if definition.params:
+            check(run)
+            with_shell_right(run, self._state.shell)
+        rules = canonical_rules(run.scope, CANONICAL_VERSION)
+        typed = filled_seeds(definition, args.sequence("seeds"), values)
+        seeds = seed_lists.read(typed or list(run.own_seeds), rules, takes_ids=run.takes_ids)
+        seed_hosts = seed_lists.netlocs(seeds)
+        listed = seed_lists.read(list(run.sitemaps.urls), rules)
+        seeds += tuple(link.as_sitemap() for link in listed)
+        fed = bool(run.seeds_from.job)
+        starts = bool(run.spider) or (begins_by_itself(run, seeds) and not fed)
+        if args.get("ref") is not None and not (seeds or starts or fed or args.get("seeding")):
+            raise RefusedError(
+                f"job {spec.name!r} has no seeds of its own; give them again: --seeds FILE",
+                code=NO_SEEDS,
+            )
+        output = self._state.outputs.settle(spec, args.get("output"))
+        refuse_login(output[0] if output else "")
+        if args["mode"] not in ("new", "update", "again"):
+            raise RefusedError(f"unknown mode {args['mode']!r}", code=BAD_REQUEST)
+        command = SubmitJob(
+            epoch=self._state.epoch,
+            request=pending.request.id,
+            name=spec.name,
+            spec=to_json(spec),
+            mode=args["mode"],
+            seeds=self._state.own((*seeds, seed_lists.start(rules)) if starts else seeds),
+            seed_hosts=seed_hosts,
+            seeding=bool(args.get("seeding")),
+            output=output,
+            now=utc,
+            by=pending.request.by,
+            via=pending.request.via or self._state.me,
+            canonical=rules.version,
+            start=not (args.get("no_run") or args.get("live")),
+            live=self._live_specs(definition) if args.get("live") else (),
+            start_facts=StartFacts(params=msgspec.json.encode(values) if values else b""),
+            cancels=self._replaced(pending, definition),
+            run_spec=to_json(run) if definition.params else b"",
+        )
+        effects.append(Execute(command))
+
+    def _live_specs(self, definition: JobSpec) -> tuple[tuple[int, bytes], ...]:
+        """Return the new spec of each live run of the job. RefusedError if a key differs that
+        cannot change while a run is alive."""
+        specs = []
+        for run in self._live_runs(definition.name):
+            row = self._state.runs.active[run].row
+            values = msgspec.json.decode(row.params, type=dict[str, str]) if row.params else {}
+            spec = to_json(filled(definition, merged(definition, values)))
+            fixed = fixed_keys(row.spec, spec)
+            if fixed:
+                raise RefusedError(
+                    f"{', '.join(fixed[:5])} cannot change while run {run} is alive; submit with "
+                    "--restart, or without --live to leave that run as it is",
+                    code=NOT_LIVE,
+                )
+            specs.append((run, spec))
+        return tuple(specs)
+
+    def _replaced(self, pending: Pending, definition: JobSpec) -> tuple[int, ...]:
+        """Return the live runs that a submission cancels. RefusedError if the job's overlap does
+        not allow another run beside them; without an overlap, a submission starts one."""
+        args, live = pending.args, self._live_runs(definition.name)
+        if args.get("live"):
+            return ()
+        if not live or args.get("restart"):
+            return live
+        policy = definition.schedule.overlap or DEFAULT_FOR_SUBMISSIONS
+        if args["mode"] != "again" or policy == ALLOW:
+            return ()
+        if policy == CANCEL:
+            return live
+        raise RefusedError(
+            f"run {live[0]} of {definition.name!r} is alive, and the job's overlap is {policy!r}; "
+            "submit it again after the end of that run, or with --restart",
+            code=RUN_IS_ALIVE,
+        )
+
+    def _live_runs(self, name: str) -> tuple[int, ...]:
+        active = self._state.runs.active
+        return tuple(run for run in active if active[run].row.name == name)
+
+    def add_seeds(self, pending: Pending, now: float, effects: MasterEffects) -> None:
+        args = pending.args
+        run, urls = args.integer("run"), args.sequence("seeds")
+        active = self._state.runs.get(run)
+        if active is not None and not active.rules.are_known:
+            raise RefusedError(active.waits, code=CANONICAL_CODE)
+        # A run that memory does not have has ended or never was: the store says which.
+        seeds: tuple[NewLink, ...] = ()
+        if active is not None:
+            seeds = seed_lists.read(urls, active.rules, takes_ids=active.spec.takes_ids)
+        command = AddSeeds(
+            epoch=self._state.epoch,
+            request=pending.request.id,
+            run=run,
+            seeds=self._state.own(seeds),
+            seed_hosts=seed_lists.netlocs(seeds),
+            last=bool(args["last"]),
+            now=self._state.utc(now),
+        )
+        effects.append(Execute(command))
+
+
+def _spec_of(args: Arguments) -> JobSpec:
+    return spec_from_dict(args.table("spec"), "submission")
