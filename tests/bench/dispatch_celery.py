@@ -34,7 +34,7 @@ _url = f"redis+socket://{os.environ.get(SOCKET, '/not-started')}"
 app = Celery("dispatch", broker=_url, backend=_url)
 app.conf.update(
     task_acks_late=True,
-    worker_prefetch_multiplier=64,  # the default, 4, is slower with tasks this short
+    worker_prefetch_multiplier=64,  # the default is 4; more suits short tasks
     broker_connection_retry_on_startup=True,
 )
 
@@ -91,8 +91,8 @@ def redis(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def workers(folder: Path, what: str, tasks: int) -> list[subprocess.Popen[bytes]]:
-    """Two processes that each execute tasks themselves, which is faster with tasks this short than
-    a pool; or two with so many threads."""
+    """Two processes that each execute tasks themselves, without the pipes of a pool; or two with
+    so many threads."""
     command = [sys.executable, "-m", "celery", "-A", __spec__.name, "worker", "-l", "WARNING"]
     command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     pool = ["-P", "solo"]

@@ -62,7 +62,8 @@ def together(client: Client, tasks: int) -> dict[str, Any]:
 def main() -> None:
     options = shared.parsed()
     threads = options.tasks // shared.WORKERS if options.what == "together" else 1
-    # All tasks go to the workers at once: faster with tasks this short than Dask's default.
+    # All tasks go to the workers at once. Dask's default holds
+    # them back, which suits longer tasks.
     dask.config.set({"distributed.scheduler.worker-saturation": "inf"})
     cluster = LocalCluster(
         n_workers=shared.WORKERS, threads_per_worker=threads, dashboard_address=None
