@@ -42,7 +42,9 @@ async def test_a_job_waits_for_a_worker_that_has_its_spider_and_says_so(tmp_path
             says = "waiting: no live worker has spider 'no_such_package.books:Books' yet"
             await until(lambda: run_of(cluster, reply["run"]).get("reason") == says)
             view = await cluster.ask("job", {"ref": "absent"})
-            assert (view["reason"], view["state"], view["failed"]) == (says, "pending", 0)
+            # A worker may take the start before it knows that it lacks the spider.
+            assert (view["reason"], view["failed"]) == (says, 0)
+            assert view["state"] in ("pending", "running")
             other = await crawl(
                 cluster, JobSpec(name="plain", politeness=FAST), [site.origin + "/"]
             )

@@ -192,10 +192,10 @@ def test_a_stored_run_that_would_hang_the_leader_ends_by_name(
             wait_until(lambda: rows(data, "SELECT state FROM runs WHERE id = 1")[0][0] != "running")
             wait_until(lambda: rows(data, "SELECT done FROM runs WHERE id = 2")[0][0] > before)
             view = json.loads(command("job", "slow", "--data", data, "--json", cwd=tmp_path).stdout)
-            assert view["state"] == "cancelled"
+            assert view["state"] == "failed"
             assert view["reason"].startswith(reason)
             shown = command("job", "slow", "--data", data, cwd=tmp_path)
-            assert shown.returncode == 0
+            assert shown.returncode == 1
             assert reason.strip() in shown.stdout
             again = command(
                 *("submit", made.seed, "--name", "slow", "--again", "--data", data), cwd=tmp_path
