@@ -62,7 +62,8 @@ WORKER_PROCESS = """
 from zcrawl.roles.worker_main import WorkerSpec, run_worker
 ends = Endpoints("m1", *sys.argv[1:4])
 spec = WorkerSpec(
-    id="w1", incarnation=1, life=1, replaces=0, parent=0, parent_pipe=0, masters=[ends], slots=4, task_slots=1,
+    id="w1", incarnation=1, life=1, replaces=0, parent=0, parent_pipe=0, masters=[ends],
+    slots=4, task_slots=1,
     log=sys.argv[4] + "/log", blobs=sys.argv[4] + "/blobs",
 )
 print(asyncio.run(run_worker(spec))[0])
