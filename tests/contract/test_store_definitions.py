@@ -53,7 +53,7 @@ def test_a_job_lives_without_a_run(world: World) -> None:
 
 
 def test_a_submission_that_starts_nothing_is_repeated_without_effect(world: World) -> None:
-    """The stored answer says that there is no run."""
+    """The stored answer says that no run was started."""
     first = world.submit(A, request="same", start=False)
     repeated = world.submit(A, request="same", start=False)
     assert (repeated.repeated, repeated.job, repeated.run, repeated.row) == (

@@ -125,7 +125,7 @@ def test_a_run_names_the_outputs_that_are_not_complete(world: World) -> None:
 
 
 def test_a_problem_of_an_archive_is_stored_and_counted(world: World) -> None:
-    """It is shown with each run of the job until it is over; it is no reason of a failure."""
+    """It is shown with each run of the job until it is over; a run does not fail for it."""
     spec = spec_of("docs", keep_runs=1)
     runs = [ended_run(world, "docs", spec=spec) for _ in range(3)]
     for problem in ("[disk_full] größer", "[store_unavailable] " + "x" * 1_000):
