@@ -8,9 +8,9 @@ from pathlib import Path
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.outputs.files.parts import SinkTools
 from zcrawl.outputs.files.sinks import Sink, open_sink
+from zcrawl.outputs.records import GetBody
 from zcrawl.outputs.script import Commit, Fence, Open, ReadRows, Script, ScriptEffect, Write
 from zcrawl.outputs.script import _complete_part as complete_part
-from zcrawl.outputs.warc import GetBody
 from zcrawl.store.output_mark import OutputMark
 from zcrawl.store.output_pieces import Writer
 from zcrawl.store.queries import ItemRow, OutputRow

@@ -15,7 +15,7 @@ subdomains, ignores the prefixes, and raises errors for some dates.
 
 from __future__ import annotations
 
-import calendar
+import datetime
 import functools
 import re
 from collections.abc import Iterator
@@ -260,6 +260,8 @@ def parse_date(text: str) -> float | None:
     hour, minute, second = time
     if year < 1601 or hour > 23 or minute > 59 or second > 59:
         return None
-    if not 1 <= day <= calendar.monthrange(year, month)[1]:
+    try:
+        moment = datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
+    except ValueError:  # there is no such day
         return None
-    return float(calendar.timegm((year, month, day, hour, minute, second)))
+    return moment.timestamp()

@@ -7,12 +7,13 @@ Each makes the bytes that follow in a file. `files.growing` puts them into outpu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
 from zcrawl.outputs.columns import REST, Layout, rest_name
 from zcrawl.outputs.render import csv_columns, read_header, render_csv, render_jsonl
-from zcrawl.outputs.warc import GetBody, render_warc, warc_head
+
+GetBody: TypeAlias = Callable[[str], bytes]  # the body of a captured page, by its name
 
 
 class Records(Protocol):
@@ -93,6 +94,8 @@ class Warc:
         return True
 
     def render(self, items: Sequence[bytes], title: str | None, *, first: bool) -> bytes:
+        from zcrawl.outputs.warc import render_warc, warc_head
+
         assert self._body_of is not None  # jobs with archives always have a blob store
         head = warc_head(title) if first and title is not None else b""
         return head + render_warc(list(items), self._body_of)

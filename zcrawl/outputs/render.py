@@ -14,7 +14,6 @@ remove one and returns the original text.
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -82,6 +81,8 @@ def render_csv(
 
     `rest` is the last column: all other keys of an item, as JSON. `safe`: spreadsheets do not
     evaluate any cell."""
+    import csv  # only for outputs of this format
+
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     if header:
@@ -99,6 +100,8 @@ def render_csv(
 
 def read_header(beginning: bytes, safe: bool = False) -> tuple[str, ...]:
     """Return the columns of a CSV file from its first bytes; `safe` as it was written."""
+    import csv
+
     text = io.StringIO(beginning.decode(errors="replace"), newline="")
     names = next(csv.reader(text), ())
     return tuple(map(restore, names) if safe else names)

@@ -15,8 +15,8 @@ from __future__ import annotations
 import datetime
 import hashlib
 import io
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -25,6 +25,9 @@ from zcrawl.errors import StoreCorrupt, StoreDataError, StoreError, UsageError
 from zcrawl.model.capture import Capture, Exchange
 from zcrawl.model.reasons.storage import BAD_BLOB_NAME, BAD_ITEM, NO_BLOB
 from zcrawl.model.reasons.usage import MISSING_EXTRA
+
+if TYPE_CHECKING:
+    from zcrawl.outputs.records import GetBody
 
 # Headers that do not fit a body without chunks; the last one only for a decoded body.
 _TRANSFER: Final = frozenset(("transfer-encoding", "content-length"))
@@ -36,9 +39,6 @@ _FORMS: Final = {
 }
 
 LOST: Final = frozenset((NO_BLOB, BAD_BLOB_NAME, StoreCorrupt.code))
-
-GetBody = Callable[[str], bytes]
-
 
 _decode = msgspec.json.Decoder(Capture).decode
 

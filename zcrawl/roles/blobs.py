@@ -82,14 +82,14 @@ def in_loop(note: Note) -> Note:
 def body_getter(where: str, note: Note) -> Callable[[str], bytes]:
     """Return a function that reads bodies for archives. A lost body is reported to `note`, and the
     archive is written without it."""
-    from zcrawl.outputs.warc import is_lost
-
     blobs = open_blobs(where)
 
     def get(name: str) -> bytes:
         try:
             return blobs.get(name)
         except StoreError as error:
+            from zcrawl.outputs.warc import is_lost
+
             if is_lost(error):
                 note("output_body_lost", f"an archive is written without a body: {error}")
             raise

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from zcrawl.config_changes import Changes, KeyUse, NodeKind
 from zcrawl.coord.agents.local_lock import FileLock
 from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, StoreError, UnreachableError
@@ -36,7 +35,6 @@ from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
 from zcrawl.roles.cluster import job_rights, retention_defaults
-from zcrawl.roles.live_config import LiveConfig
 from zcrawl.roles.task_slots import default_task_slots
 from zcrawl.roles.vouching import Vouching
 from zcrawl.roles.worker_files import SETTINGS, SettingsFile, SettingsNote, live_settings
@@ -52,9 +50,12 @@ from zcrawl.telemetry.logs.files import EventLog, rotate
 
 if TYPE_CHECKING:
     from zcrawl.config import Config
+    from zcrawl.config_changes import Changes
+    from zcrawl.master.driver.archive import ArchivePlaces
     from zcrawl.master.driver.loop import MasterLoop
     from zcrawl.master.driver.outputs import OutputLoop
     from zcrawl.master.driver.retention import RetentionLoop
+    from zcrawl.roles.live_config import LiveConfig
 
 WORKER_MODULE: Final = "zcrawl.roles.worker_main"
 OWNER: Final = JobRights(owner=True)
@@ -205,7 +206,10 @@ class EmbeddedCluster:
         from zcrawl.store.sql import light
 
         light.load()
-        from zcrawl.master.driver.archive import archive_places
+        from zcrawl.store.sql.store import open_sqlite
+
+        data, stack = self._data, self._stack
+        # A new database waits for the disk several times: the modules are loaded meanwhile.
         from zcrawl.master.driver.loop import MasterLoop, MasterProcess
         from zcrawl.master.driver.outputs import OutputLoop
         from zcrawl.master.driver.retention import RetentionLoop
@@ -214,11 +218,8 @@ class EmbeddedCluster:
         from zcrawl.master.master import Master
         from zcrawl.mesh.sockets.master import ZmqMasterMesh
         from zcrawl.outputs.files.folder import OutputPlaces
-        from zcrawl.store.sql.store import open_sqlite
 
-        data, stack = self._data, self._stack
-        database = await asyncio.to_thread(open_sqlite, data / place.DATABASE)
-        store = StoreThreads(database, log)
+        store = StoreThreads(await asyncio.to_thread(open_sqlite, data / place.DATABASE), log)
         stack.push_async_callback(store.close)
         mesh = stack.enter_context(ZmqMasterMesh(endpoints, new_incarnation(), log))
         master = MasterLoop(
@@ -268,7 +269,7 @@ class EmbeddedCluster:
             master.ask,
             lambda: master.machine.epoch,
             master.note,
-            archive_places(data, data, self._output_rights, self._retention.archive),
+            self._archive_places,
             clock.utc,
             defaults=self._retention,
             master=place.MASTER,
@@ -303,6 +304,10 @@ class EmbeddedCluster:
         self, config: Config, read: Callable[[], Config], files: Sequence[str]
     ) -> None:
         """Apply changes of the configuration while this runs. Call it before `async with`."""
+        # Not loaded for a `crawl`, which ends before anybody would change a file.
+        from zcrawl.config_changes import NodeKind
+        from zcrawl.roles.live_config import LiveConfig
+
         self._worker |= {"labels": config.worker.labels, "log_level": config.log.level}
         self._live = LiveConfig(
             config,
@@ -325,6 +330,8 @@ class EmbeddedCluster:
             self._log(name, detail)
 
     def _apply(self, changes: Changes) -> None:
+        from zcrawl.config_changes import KeyUse
+
         config, worker = changes.config, changes.config.worker
         assert self._log is not None and self._supervisor is not None
         self._log.configure(as_text=False, level=config.log.level)
@@ -354,15 +361,18 @@ class EmbeddedCluster:
                 self._stack.callback(self._renewal.cancel)
 
     def _keep_runs(self, retention: Retention) -> None:
-        from zcrawl.master.driver.archive import archive_places
         from zcrawl.master.events import RetentionChanged
 
         self._retention = retention
         if self._master is None or self._removing is None:
             return  # it starts with these values
         self._master.handle(RetentionChanged(retention))
-        places = archive_places(self._data, self._data, self._output_rights, retention.archive)
-        self._removing.configure(retention, places)
+        self._removing.configure(retention)
+
+    def _archive_places(self, retention: Retention) -> ArchivePlaces:
+        from zcrawl.master.driver.archive import archive_places
+
+        return archive_places(self._data, self._data, self._output_rights, retention.archive)
 
     async def _renew(self) -> None:
         assert self._supervisor is not None

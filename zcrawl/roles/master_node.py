@@ -162,7 +162,7 @@ class MasterNode:
                 master.ask,
                 lambda: master.machine.epoch,
                 master.note,
-                self._archive_places(defaults),
+                self._archive_places,
                 clock.utc,
                 defaults=defaults,
                 master=self.id,
@@ -272,7 +272,7 @@ class MasterNode:
             )
             defaults = cluster.retention_defaults(config)
             self._master.handle(m.RetentionChanged(defaults))
-            self._retention.configure(defaults, self._archive_places(defaults))
+            self._retention.configure(defaults)
 
     def _archive_places(self, defaults: Retention) -> ArchivePlaces:
         data, shared = Path(self._config.data.dir), self._config.outputs.shared

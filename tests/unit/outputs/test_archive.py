@@ -80,13 +80,14 @@ class Scene:
     ) -> RetentionLoop:
         defaults = defaults or Retention()
         rights = rights or OutputRights()
-        places = archive_places(self.folder, self.folder / "outputs", rights, defaults.archive)
         loop = RetentionLoop(
             self.threads,
             self.request,
             self.look,
             lambda name, detail, **fields: self.notes.append((name, detail)),
-            places,
+            lambda defaults: archive_places(
+                self.folder, self.folder / "outputs", rights, defaults.archive
+            ),
             lambda: UTC + self.story.now,
             defaults=defaults,
             master="m1",

@@ -14,7 +14,7 @@ from zcrawl.blobs.folder import FileBlobs
 from zcrawl.errors import StoreUnavailable
 from zcrawl.model.capture import Capture
 from zcrawl.outputs.files.growing import OutputFile
-from zcrawl.outputs.warc import GetBody
+from zcrawl.outputs.records import GetBody
 from zcrawl.roles.blobs import body_getter, in_loop
 
 HEADERS = [("Content-Type", "text/html"), ("Content-Length", "4")]

@@ -40,8 +40,8 @@ from zcrawl.model.reasons.storage import OUTPUT_TIMEOUT
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.outputs.files.parts import SinkTools
 from zcrawl.outputs.files.sinks import Sink, batch_of, kind_of, open_sink
+from zcrawl.outputs.records import GetBody
 from zcrawl.outputs.script import Commit, Fence, Open, ReadRows, ScriptEffect, Write, write_output
-from zcrawl.outputs.warc import GetBody
 from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.threads import LimitedThread, outcome_of
 from zcrawl.store.commands import AdvanceOutput, NoteOutput

@@ -21,7 +21,7 @@ from zcrawl.master.driver.output_writer import Following, Tools, named
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.model.log_event import Log
 from zcrawl.outputs.files.folder import OutputPlaces
-from zcrawl.outputs.warc import GetBody
+from zcrawl.outputs.records import GetBody
 from zcrawl.runtime.loop import supervised
 from zcrawl.store.queries import OutputRow, Outputs, ReadOutputs
 

@@ -26,10 +26,9 @@ import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from zcrawl.errors import Fenced, StoreError, StoreUnavailable, ZcrawlError
-from zcrawl.master.driver.archive import ArchivePlaces, ArchiveTools, write_archive
 from zcrawl.master.driver.output_writer import named
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.mesh.messages import ClientRequest, Reply
@@ -47,6 +46,9 @@ from zcrawl.store.queries import (
     RemovableRun,
     RemovableRuns,
 )
+
+if TYPE_CHECKING:
+    from zcrawl.master.driver.archive import ArchivePlaces
 
 FIRST_S: Final = 60.0
 INTERVAL_S: Final = 600.0
@@ -96,14 +98,14 @@ class RetentionLoop:
         request: Request,
         epoch: Callable[[], int],
         note: Log,
-        places: ArchivePlaces,
+        places: Callable[[Retention], ArchivePlaces],
         utc: Callable[[], float],
         *,
         defaults: Retention,
         master: str,
     ) -> None:
         """`request` asks this master's machine; `epoch` is 0 while it does not lead; `defaults`
-        are for jobs that say nothing about it."""
+        are for jobs that say nothing about it, and `places` knows where archives go with them."""
         self._store, self._request, self._epoch = store, request, epoch
         self._note, self._places, self._utc = note, places, utc
         self._defaults, self._master = defaults, master
@@ -117,9 +119,9 @@ class RetentionLoop:
     def start(self) -> None:
         self._task = supervised(self._run(), "retention", self._note)
 
-    def configure(self, defaults: Retention, places: ArchivePlaces) -> None:
+    def configure(self, defaults: Retention) -> None:
         """Use other values of the configuration, from the next run on."""
-        self._defaults, self._places = defaults, places
+        self._defaults = defaults
 
     def prune(self, job: int | None) -> None:
         """Remove the runs of a job, or of all, now."""
@@ -212,7 +214,11 @@ class RetentionLoop:
         if self._thread.busy:
             raise _hangs("an earlier archive has not been written yet")
         reader = _LeaderReader(self._store, epoch, self._check_leading)
-        tools = ArchiveTools(self._places, reader, reader.fence, self._utc, self._master)
+        # Loaded with the first archive: most masters write none in their first minutes.
+        from zcrawl.master.driver.archive import ArchiveTools, write_archive
+
+        places = self._places(self._defaults)
+        tools = ArchiveTools(places, reader, reader.fence, self._utc, self._master)
         writing = self._writing = self._thread.submit(lambda: write_archive(run, tools))
         loop = asyncio.get_running_loop()
         while True:

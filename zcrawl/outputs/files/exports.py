@@ -21,7 +21,7 @@ from zcrawl.model.states import Kept
 from zcrawl.outputs.columns import ColumnKind, Layout, layout_of
 from zcrawl.outputs.files.folder import OutputFolder
 from zcrawl.outputs.files.writers import records_of, whole_file
-from zcrawl.outputs.warc import GetBody
+from zcrawl.outputs.records import GetBody
 from zcrawl.store.queries import (
     FailedRow,
     Failures,

@@ -37,8 +37,7 @@ from zcrawl.model.reasons.storage import (
 from zcrawl.outputs.columns import REST, Layout
 from zcrawl.outputs.files.folder import OutputFolder, folder_at
 from zcrawl.outputs.files.writers import records_of
-from zcrawl.outputs.records import Records
-from zcrawl.outputs.warc import GetBody
+from zcrawl.outputs.records import GetBody, Records
 from zcrawl.store.output_pieces import Stamp
 
 FREE = Layout(None, REST)

@@ -23,7 +23,7 @@ from zcrawl.outputs.columns import Layout, layout_of, rest_name
 from zcrawl.outputs.files.folder import OutputFolder, OutputPlaces
 from zcrawl.outputs.files.growing import OutputFile, crc_of
 from zcrawl.outputs.files.writers import WholeFile, whole_file
-from zcrawl.outputs.warc import GetBody
+from zcrawl.outputs.records import GetBody
 from zcrawl.store import output_pieces as pieces
 from zcrawl.store.output_mark import OutputMark, is_bare
 from zcrawl.store.output_pieces import JoinStep, Piece, Stamp, Writer

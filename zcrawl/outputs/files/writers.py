@@ -13,8 +13,7 @@ from typing import Any, Protocol, cast
 from zcrawl.model.formats import Format
 from zcrawl.outputs.columns import Layout
 from zcrawl.outputs.files.folder import OutputFolder
-from zcrawl.outputs.records import Records
-from zcrawl.outputs.warc import GetBody
+from zcrawl.outputs.records import GetBody, Records
 
 
 class WholeFile(Protocol):
