@@ -103,7 +103,7 @@ class Acting:
 
     def _leader_row(self) -> Row:
         """The leader that is on the screen, and the epoch that is to end."""
-        snapshot = self._app.view.known.snapshot
+        snapshot = self._app.view.content.snapshot
         if snapshot is None:
             return {"leader": "unknown", "epoch": 0}
         return {"leader": snapshot.leader, "epoch": snapshot.epoch}

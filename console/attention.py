@@ -34,7 +34,7 @@ class Attention(NamedTuple):
 
 def attention(view: View) -> list[Attention]:
     """Return all of it, the worst first."""
-    snapshot = view.known.snapshot
+    snapshot = view.content.snapshot
     if snapshot is None:
         return []
     matters = [*_latest_of_snapshot(snapshot), *_hosts(view)]
@@ -108,11 +108,11 @@ def _most(reasons: dict[str, int]) -> str:
 def _hosts(view: View) -> Iterator[Attention]:
     """From what the leader counted: why hosts wait. A host that the line of a job names is left
     out here."""
-    found = limit_rows_of(view)
-    if AWAY in found:
-        yield from _down_hosts(found[AWAY], _hosts_of_jobs(view, found[AWAY]))
-    if THROTTLED in found:
-        hosts, queued = _hosts_and_queued(found[THROTTLED])
+    limit_rows = limit_rows_of(view)
+    if AWAY in limit_rows:
+        yield from _down_hosts(limit_rows[AWAY], _hosts_of_jobs(view, limit_rows[AWAY]))
+    if THROTTLED in limit_rows:
+        hosts, queued = _hosts_and_queued(limit_rows[THROTTLED])
         sentence = f"{hosts} throttled (429, 503 or slow), {queued}"
         yield Attention("warn", sentence, Place(ConsolePage.HOSTS))
 
@@ -131,7 +131,7 @@ def _hosts_of_jobs(view: View, row: Row) -> set[str]:
     """The hosts for which the leader says that a job waits, for the reason of this row: `host down`
     of all hosts, `host down, retry in 40 s` of a single one."""
     words = text(row, "text").partition(",")[0]
-    snapshot = view.known.snapshot
+    snapshot = view.content.snapshot
     waits = [run.waits for run in snapshot.runs] if snapshot is not None and words else []
     matches = [re.match(rf"waiting: (\S+): {re.escape(words)}", sentence) for sentence in waits]
     return {match[1] for match in matches if match}

@@ -168,7 +168,7 @@ def completions(typed: str, view: View) -> list[str]:
     elif name in ("node", "drain", "undrain"):
         values = [text(row, "id") for row in node_rows(view) if row["kind"] == "worker"]
     elif name in ("host", "reassign"):
-        values = [text(row, "host") for row in view.known.rows("hosts:")]
+        values = [text(row, "host") for row in view.content.rows("hosts:")]
     elif name == ConsolePage.QUEUES:
         ways = [f"{word} by {grouping}" for grouping in BY]
         tags = {tag for row in job_rows(view) for tag in tags_in(row)}

@@ -22,20 +22,22 @@ class Jump(NamedTuple):
 
 def jumps(view: View, row: Row) -> list[Jump]:
     """What an event is about, as far as the console knows it."""
-    found: list[Jump] = []
+    targets: list[Jump] = []
     run = int(number(row, "run"))
     job = next((job for job in job_rows(view) if run and int(number(job, "run")) == run), None)
     if job is not None:
-        found.append(Jump(f"job {text(job, 'name')}", Place(ConsolePage.JOB, str(run), _flat(job))))
+        targets.append(
+            Jump(f"job {text(job, 'name')}", Place(ConsolePage.JOB, str(run), _flat(job)))
+        )
     words = text(row, "text")
     for host in list(dict.fromkeys(URL.findall(words)))[:MOST_HOSTS]:
-        found.append(Jump(f"host {host}", Place(ConsolePage.HOSTS, "", (("filter", host),))))
+        targets.append(Jump(f"host {host}", Place(ConsolePage.HOSTS, "", (("filter", host),))))
     for node in node_rows(view):
         name = text(node, "id")
         named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", words) if name else None
         if name and (text(row, "source") == name or named is not None):
-            found.append(Jump(f"node {name}", Place(ConsolePage.NODE, name, _flat(node))))
-    return found
+            targets.append(Jump(f"node {name}", Place(ConsolePage.NODE, name, _flat(node))))
+    return targets
 
 
 def _flat(row: Row) -> tuple[tuple[str, str | int | float], ...]:

@@ -19,7 +19,7 @@ FULL: Final = 400  # results that wait for a commit; two full batches
 
 def limits(view: View) -> list[LimitShare]:
     """Return the reasons, the largest share first."""
-    answer = view.known.answers.get("overview:")
+    answer = view.content.answers.get("overview:")
     data = answer.data if answer is not None else {}
     shares = [_share(row) for row in limit_rows_of(view).values()]
     waiting = number(data, "commit_queue")
@@ -31,7 +31,7 @@ def limits(view: View) -> list[LimitShare]:
 
 def limit_rows_of(view: View) -> dict[str, Row]:
     """The leader's reasons by their code."""
-    answer = view.known.answers.get("overview:")
+    answer = view.content.answers.get("overview:")
     rows = answer.data.get("limits") if answer is not None else None
     usable = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return {text(row, "code"): row for row in usable}

@@ -171,7 +171,7 @@ class View(_Data, frozen=True):
         return self.place.page
 
     @property
-    def known(self) -> Known:
+    def content(self) -> Known:
         """What is on the screen."""
         return self.held or self.live
 

@@ -109,7 +109,7 @@ def shown(table: Table, view: View, cluster_state: Known | None = None) -> Shown
         rows = _local(table, state, table.rows(view))
         total, offset = len(rows), 0
     else:
-        answer = (cluster_state or view.known).answers.get(slot_of(view))
+        answer = (cluster_state or view.content).answers.get(slot_of(view))
         rows = answer.rows if answer is not None else []
         if table.newest_first and state.filter:
             rows = [row for row in rows if _matches(table, state.filter, state.inverse, row)]

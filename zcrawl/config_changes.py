@@ -226,8 +226,8 @@ def line_of(text: str, message: str) -> int:
 
 def _names(message: str, key: str) -> bool:
     """Whether a message has the key as a whole word."""
-    before, found, after = message.partition(key)
+    before, match, after = message.partition(key)
     whole_start = not before or not (before[-1].isalnum() or before[-1] in "._-/")
     rest = after.removeprefix(".")  # the end of a sentence, or a longer key
     whole_end = not rest or not (rest[0].isalnum() or rest[0] in "_-")
-    return bool(found) and whole_start and whole_end
+    return bool(match) and whole_start and whole_end

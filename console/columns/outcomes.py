@@ -116,7 +116,7 @@ def log_slot(view: View) -> str:
 
 
 def log_rows(view: View) -> list[Row]:
-    cluster_state = view.known
+    cluster_state = view.content
     return _log_rows(
         cluster_state.happenings, cluster_state.answers.get(log_slot(view)), cluster_state.snapshot
     )
@@ -124,7 +124,7 @@ def log_rows(view: View) -> list[Row]:
 
 def node_lines(view: View, node: str) -> list[Row]:
     """What a node logged, and what others say about it."""
-    cluster_state = view.known
+    cluster_state = view.content
     rows = _node_lines(
         cluster_state.happenings,
         cluster_state.answers.get(view.place.key + ":log"),

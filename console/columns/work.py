@@ -30,7 +30,7 @@ from zcrawl.model.snapshot import LEADER, PublishedSnapshot, WorkerView
 
 
 def node_rows(view: View) -> list[Row]:
-    return _node_rows(view.known.snapshot)
+    return _node_rows(view.content.snapshot)
 
 
 # Figures of a worker that are those of its last heartbeat. Once it is silent they are old.
@@ -166,7 +166,7 @@ def job_facts(view: View) -> Row:
     The stored view counts only if it is that of the run: a job that was just submitted again has
     a newer one. The counters of the snapshot are the newest.
     """
-    answer = view.known.answers.get(view.place.key)
+    answer = view.content.answers.get(view.place.key)
     data = answer.data if answer is not None else {}
     ref = view.place.ref
     stored = data if text(data, "run") == ref else {}
@@ -189,8 +189,8 @@ NOT_OPEN: Final[frozenset[str]] = frozenset()
 
 
 def _runs(view: View) -> list[Row]:
-    known = view.known
-    return _run_rows(known.snapshot, known.rates, known.answers.get(JOBS_SLOT))
+    content = view.content
+    return _run_rows(content.snapshot, content.rates, content.answers.get(JOBS_SLOT))
 
 
 @Latest

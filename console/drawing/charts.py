@@ -38,7 +38,7 @@ def subject(view: View) -> str:
 
 def charts_text(view: View, cells: int) -> Picture:
     """The charts one below the other: what `--snapshot` prints."""
-    answer = view.known.answers.get(view.place.key)
+    answer = view.content.answers.get(view.place.key)
     data = answer.data if answer is not None else None
     span = SPAN_NAMES.get(view.span_s, "")
     lines: Picture = [line(Span(f"The last {span} of {subject(view)}", "head"))]

@@ -42,37 +42,37 @@ def resample(
     Where points are rarer than columns, the columns between two neighbours get values on the line
     between them; a gap of more than three times the usual distance stays empty.
     """
-    found: list[float | None] = [None] * columns
+    curve: list[float | None] = [None] * columns
     if until <= since or columns < 1:
-        return found
+        return curve
     scale = (columns - 1) / (until - since)
     filled: list[int] = []
     for moment, value in zip(at, values, strict=True):
         if value is None or not since <= moment <= until or not math.isfinite(value):
             continue
         column = round((moment - since) * scale)
-        earlier = found[column]
+        earlier = curve[column]
         if earlier is None:
-            found[column] = value
+            curve[column] = value
             filled.append(column)
         elif value > earlier:
-            found[column] = value
-    _join(found, filled)
-    return found
+            curve[column] = value
+    _join(curve, filled)
+    return curve
 
 
-def _join(found: list[float | None], filled: list[int]) -> None:
+def _join(curve: list[float | None], filled: list[int]) -> None:
     """Fill the columns between neighbours."""
     if len(filled) < 2:
         return
     distances = sorted(b - a for a, b in itertools.pairwise(filled))
     longest = max(2, 3 * distances[len(distances) // 2])
     for a, b in itertools.pairwise(filled):
-        first, last = found[a], found[b]
+        first, last = curve[a], curve[b]
         if 1 < b - a <= longest and first is not None and last is not None:
             slope = (last - first) / (b - a)
             for column in range(a + 1, b):
-                found[column] = first + slope * (column - a)
+                curve[column] = first + slope * (column - a)
 
 
 def dots(values: Sequence[float | None], top: float, rows: int, filled: bool) -> Dots:

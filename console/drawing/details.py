@@ -40,7 +40,7 @@ def fact(name: str, value: object, style: str = "") -> Line:
 
 def _answer(view: View, more: str = "") -> tuple[dict[str, Any], Picture]:
     """What was answered about this place, and a line that says why it is not there."""
-    answer = view.known.answers.get(view.place.key + more)
+    answer = view.content.answers.get(view.place.key + more)
     if answer is None:
         return {}, [line(Span("  asking the leader", "dim"))]
     if answer.error:
@@ -50,7 +50,7 @@ def _answer(view: View, more: str = "") -> tuple[dict[str, Any], Picture]:
 
 def _is_unknown(view: View) -> bool:
     """Somebody typed a name, and the leader knows nothing by it: no zeros as if they were facts."""
-    answer = view.known.answers.get(view.place.key)
+    answer = view.content.answers.get(view.place.key)
     return answer is not None and bool(answer.error) and not answer.data and len(view.place.row) < 3
 
 
@@ -123,7 +123,7 @@ def master_page(view: View, cells: int) -> Picture:
 
 
 def in_flight(view: View, cells: int) -> Picture:
-    answer = view.known.answers.get(view.place.key + ":flight")
+    answer = view.content.answers.get(view.place.key + ":flight")
     rows = answer.rows if answer is not None else []
     total = number(answer.data, "total") if answer is not None else 0
     lines: Picture = [title(f"In flight: {total:.0f}", cells)]
@@ -173,7 +173,7 @@ def job_page(view: View, cells: int) -> Picture:
         return [title(f"Job {plain(view.place.ref, 60)}", cells), *note]
     share = number(row, "share")
     state = text(row, "state")
-    speed = view.known.rates.by_run.get(int(number(row, "run")), 0.0)
+    speed = view.content.rates.by_run.get(int(number(row, "run")), 0.0)
     workers = row.get("workers", ()) or ()
     unchanged = number(row, "unchanged")
     same = f" ({count(unchanged)} unchanged)" if unchanged else ""
@@ -222,7 +222,7 @@ def job_page(view: View, cells: int) -> Picture:
         (),
         *_tally("Skipped because of", row.get("skipped_reasons"), half),
     ]
-    depths = view.known.answers.get(view.place.key + ":depths")
+    depths = view.content.answers.get(view.place.key + ":depths")
     right = [
         *_tally(
             "Pages by depth, since this leader took over",
@@ -296,7 +296,7 @@ def fill_rates(view: View, row: Row, cells: int) -> Picture:
             more = f"  {count(unread)} unreadable" if unread else ""
             lines.append(_filled(name, number(of, "percent") / 100, cells, more))
         return lines
-    answer = view.known.answers.get(view.place.key + ":items")
+    answer = view.content.answers.get(view.place.key + ":items")
     rows = answer.rows if answer is not None else []
     filled: Counter[str] = Counter()
     for row in rows:
@@ -334,7 +334,7 @@ def examples(row: Row, cells: int) -> Picture:
 
 
 def recent_items(view: View, cells: int) -> Picture:
-    answer = view.known.answers.get(view.place.key + ":items")
+    answer = view.content.answers.get(view.place.key + ":items")
     lines: Picture = [title("Newest items", cells)]
     for row in (answer.rows if answer is not None else [])[:10]:
         fields = item_of(row)
@@ -348,7 +348,7 @@ def recent_items(view: View, cells: int) -> Picture:
 
 
 def host_page(view: View, cells: int) -> Picture:
-    answer = view.known.answers.get(view.place.key)
+    answer = view.content.answers.get(view.place.key)
     hosts = [host for host in (answer.rows if answer else []) if text(host, "id") == view.place.ref]
     row: Row = {**view.place.about, **(hosts[0] if hosts else {})}
     delay = number(row, "crawl_delay_s")

@@ -38,7 +38,7 @@ def top_line(view: View, cells: int) -> Line:
     left = [Span(" zcrawl ", "tab"), Span(f" {name}  ", "bold"), Span(mark, style)]
     if about_text(view):
         left.insert(2, Span(f"› {about_text(view)}  ", "accent"))
-    snapshot = view.known.snapshot
+    snapshot = view.content.snapshot
     if view.paused:
         left.append(Span("  ▮▮ frozen", "warn"))
     if not view.may_act:

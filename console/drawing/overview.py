@@ -50,7 +50,7 @@ def banner(view: View) -> Line:
 
     During a failover the figures below it are old, and this says how old.
     """
-    snapshot, link = view.known.snapshot, view.link
+    snapshot, link = view.content.snapshot, view.link
     if link.state is LinkState.LOST:
         since = duration(max(0.0, view.clock - link.since))
         return line(Span(f" ▲ No leader for {since}: {plain(link.text)}", "tile-bad"))
@@ -66,7 +66,7 @@ def banner(view: View) -> Line:
 
 def cluster_lines(view: View, cells: int) -> Picture:
     """Who leads, who is there, what they do."""
-    snapshot = view.known.snapshot
+    snapshot = view.content.snapshot
     if snapshot is None:
         return [line(Span(f" {plain(view.link.text) or 'connecting'}", "warn"))]
     health, figures = _health(view, snapshot, cells), _figures(view, snapshot)
@@ -133,7 +133,7 @@ def _workers(snapshot: PublishedSnapshot, cells: int) -> Line:
 
 
 def _figures(view: View, snapshot: PublishedSnapshot) -> list[Line]:
-    rates = view.known.rates
+    rates = view.content.rates
     live = [run for run in snapshot.runs if not run.ended]
     slots = sum(worker.slots for worker in snapshot.workers if worker.state in ("busy", "idle"))
     failed = rates.smooth("failed_s")
@@ -173,7 +173,7 @@ def _packed(parts: list[Line], cells: int) -> Picture:
 
 def attention_rows(view: View) -> list[PanelRow]:
     """Each with the place that shows more; a good word when there is nothing."""
-    if view.known.snapshot is None:
+    if view.content.snapshot is None:
         return []
     rows = [
         PanelRow(
@@ -193,13 +193,13 @@ def attention_rows(view: View) -> list[PanelRow]:
 
 def job_rows(view: View, cells: int, rows: int = MOST_ROWS) -> list[PanelRow]:
     """The newest runs, those that run first, with progress, rate and time left: so many of them."""
-    snapshot = view.known.snapshot
+    snapshot = view.content.snapshot
     if snapshot is None:
         return []
     runs = nsmallest(
         rows, snapshot.runs, key=lambda run: (run.ended, run.state != "running", -run.run)
     )
-    drawn = [PanelRow(_job(run, view.known.rates, cells), _job_place(run)) for run in runs]
+    drawn = [PanelRow(_job(run, view.content.rates, cells), _job_place(run)) for run in runs]
     empty = PanelRow(line(Span(" none: n submits one, or `zcrawl submit URL`", "dim")))
     return drawn or [empty]
 
@@ -263,10 +263,10 @@ def event_rows(view: View, rows: int = MOST_ROWS) -> list[PanelRow]:
 
 def overview_text(view: View, cells: int) -> Picture:
     """The parts one below the other: what `--snapshot` prints."""
-    history = view.known.answers.get("overview:history")
+    history = view.content.answers.get("overview:history")
     stored = history.data if history is not None else None
-    samples = view.known.rates.samples
-    snapshot = view.known.snapshot
+    samples = view.content.rates.samples
+    snapshot = view.content.snapshot
     parts: list[tuple[str, Picture]] = [("Cluster", cluster_lines(view, cells))]
     if banner(view):
         parts.insert(0, ("", [banner(view)]))

@@ -82,12 +82,12 @@ def _events(view: View, row: Row | None, cells: int) -> Picture:
 
 def _charts(view: View, cells: int, rows: int) -> Picture:
     """How fast the cluster is, and what it has left."""
-    answer = view.known.answers.get("overview:history")
+    answer = view.content.answers.get("overview:history")
     stored = answer.data if answer is not None else None
     left, right = (
         [
             title(f"{measure.title}, all jobs", cells),
-            *chart(recent_data(measure, stored, view.known.rates.samples, SPAN_S), cells, rows),
+            *chart(recent_data(measure, stored, view.content.rates.samples, SPAN_S), cells, rows),
         ]
         for measure in (PAGES, QUEUE)
     )

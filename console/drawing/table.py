@@ -75,8 +75,8 @@ def row_text(table: Table, row: Row, cells: int) -> str:
 
 def nothing_text(table: Table, view: View) -> str:
     """Why there is no row."""
-    answer = view.known.answers.get(slot_of(view))
-    if view.known.snapshot is None:  # nobody knows whether there is something
+    answer = view.content.answers.get(slot_of(view))
+    if view.content.snapshot is None:  # nobody knows whether there is something
         return plain(view.link.text) or "connecting"
     if view.table.filter:
         words = f"nothing matches {plain(view.table.filter, 40)!r}"
@@ -100,7 +100,7 @@ def summary_line(table: Table, view: View, now: Shown) -> Line:
         spans.append(Span(f"   filter: {sign}{plain(state.filter, 60)}", "warn"))
     if state.marks:
         spans.append(Span(f"   {len(state.marks)} marked", "mark"))
-    answer = view.known.answers.get(slot_of(view)) if table.op else None
+    answer = view.content.answers.get(slot_of(view)) if table.op else None
     if answer is not None and answer.error:
         spans.append(Span(f"   {plain(answer.error, 200)}", "bad"))
     elif answer is not None and not view.paused and view.clock - answer.at > STALE_S:

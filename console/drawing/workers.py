@@ -14,7 +14,7 @@ SILENT = ("lost", "offline")  # states without figures: old ones would look real
 
 def tiles(view: View) -> list[Tile]:
     """Return one tile for each worker, in the order of their names."""
-    return _latest_tiles(view.known.snapshot)
+    return _latest_tiles(view.content.snapshot)
 
 
 def worker_place(worker: str) -> Place:

@@ -121,7 +121,7 @@ class ClusterProvider(Provider):
         for row in node_rows(view):
             place = Place(ConsolePage.NODE, text(row, "id"), _flat(row))
             yield PaletteEntry(f"Node {text(row, 'id')}", text(row, "kind"), self._go(place))
-        for row in view.known.rows("hosts:"):
+        for row in view.content.rows("hosts:"):
             place = Place(ConsolePage.HOST, text(row, "id"), _flat(row))
             yield PaletteEntry(f"Host {text(row, 'host')}", "", self._go(place))
 

@@ -74,7 +74,7 @@ class ChartsBody(Container):
     def show(self, view: View) -> None:
         """Show the history that was answered for this place."""
         self.query_one(SpanChoice).show(view.span_s, subject(view))
-        answer = view.known.answers.get(view.place.key)
+        answer = view.content.answers.get(view.place.key)
         data = answer.data if answer is not None else None
         for measure in MEASURES:
             chart = self.query_one(f"#{measure.key}", Chart)

@@ -78,7 +78,7 @@ class OverviewBody(Container):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         # What was shown last, and how large: the same again need not be drawn.
-        self._known: Known | None = None
+        self._content: Known | None = None
         self._link: Link | None = None
         self._sizes: list[tuple[bool, Size]] = []
 
@@ -99,17 +99,17 @@ class OverviewBody(Container):
         """Show a View; hidden panels draw nothing."""
         self._show_banner(view)
         sizes = [(panel.display, panel.content_size) for panel in self.query(Painted)]
-        if view.known is self._known and view.link is self._link and sizes == self._sizes:
+        if view.content is self._content and view.link is self._link and sizes == self._sizes:
             return  # only the clock of the console is later
-        self._known, self._link, self._sizes = view.known, view.link, sizes
+        self._content, self._link, self._sizes = view.content, view.link, sizes
         cluster = self.query_one("#cluster", Panel)
         cluster.paint(cluster_lines(view, cluster.content_size.width))
-        answer = view.known.answers.get("overview:history")
+        answer = view.content.answers.get("overview:history")
         stored = answer.data if answer is not None else None
         for measure in CHARTS:
             chart = self.query_one(f"#{measure.key}", Chart)
             if chart.display:
-                chart.show(recent_data(measure, stored, view.known.rates.samples, SPAN_S))
+                chart.show(recent_data(measure, stored, view.content.rates.samples, SPAN_S))
         reasons = self.query_one("#limits", PanelList)
         reasons.show(limit_rows(limits(view), *reasons.content_size))
         self.query_one("#attention", PanelList).show(attention_rows(view))
@@ -117,7 +117,7 @@ class OverviewBody(Container):
         jobs.show(job_rows(view, *jobs.content_size))
         workers = self.query_one("#workers", HeatMap)
         if workers.display:
-            snapshot = view.known.snapshot
+            snapshot = view.content.snapshot
             workers.show(tiles(view), snapshot.workers_total if snapshot is not None else 0)
         events = self.query_one("#events", PanelList)
         if events.display:

@@ -89,7 +89,7 @@ async def throughput(client: Client, tasks: int) -> dict[str, Any]:
     return meter.figures(tasks, await client.ended_at(run, tasks))
 
 
-async def latency(client: Client, seconds: int, told: Path) -> dict[str, Any]:
+async def latency(client: Client, seconds: int, report: Path) -> dict[str, Any]:
     """Add tasks to one run. The first second warms up: the workers learn the run."""
     run = await client.open_run("stamp", [f"{time.monotonic():.6f}-0"], seeding=True)
     submissions = [
@@ -99,10 +99,10 @@ async def latency(client: Client, seconds: int, told: Path) -> dict[str, Any]:
     await client.add(run, [], last=True)
     number = 1 + len(submissions) * shared.SIZE
     await client.ended_at(run, number)
-    return _waited(told, number)
+    return _waited(report, number)
 
 
-async def runs(client: Client, seconds: int, told: Path) -> dict[str, Any]:
+async def runs(client: Client, seconds: int, report: Path) -> dict[str, Any]:
     """Submit each batch as a job and run of its own."""
     submissions = [
         asyncio.create_task(client.open_run("stamp", ids))
@@ -110,7 +110,7 @@ async def runs(client: Client, seconds: int, told: Path) -> dict[str, Any]:
     ]
     for run in await asyncio.gather(*submissions):
         await client.ended_at(run, shared.SIZE)
-    return _waited(told, len(submissions) * shared.SIZE)
+    return _waited(report, len(submissions) * shared.SIZE)
 
 
 async def arrivals(seconds: int, first: int) -> AsyncIterator[list[str]]:
@@ -123,29 +123,29 @@ async def arrivals(seconds: int, first: int) -> AsyncIterator[list[str]]:
         number += shared.SIZE
 
 
-def _waited(told: Path, number: int) -> dict[str, Any]:
-    waited = {int(task): waited_s for task, waited_s in _pairs(told)}
+def _waited(report: Path, number: int) -> dict[str, Any]:
+    waited = {int(task): waited_s for task, waited_s in _pairs(report)}
     assert len(waited) == number
     return shared.percentiles(waited[n] for n in range(shared.PER_SECOND + 1, number))
 
 
-async def together(client: Client, tasks: int, told: Path) -> dict[str, Any]:
+async def together(client: Client, tasks: int, report: Path) -> dict[str, Any]:
     begin = time.monotonic()
     run = await client.open_run("stay", [f"t{n}" for n in range(tasks)])
     await client.ended_at(run, tasks)
-    return shared.most_at_once(begin, _pairs(told))
+    return shared.most_at_once(begin, _pairs(report))
 
 
-def _pairs(told: Path) -> Iterator[tuple[float, float]]:
-    for line in told.read_text().splitlines():
+def _pairs(report: Path) -> Iterator[tuple[float, float]]:
+    for line in report.read_text().splitlines():
         first, second = line.split()
         yield float(first), float(second)
 
 
 async def figures(folder: Path) -> dict[str, Any]:
     options = shared.parsed()
-    told, data = folder / "told", folder / "data"
-    os.environ[TOLD] = str(told)
+    report, data = folder / "told", folder / "data"
+    os.environ[TOLD] = str(report)
     slots = options.tasks // shared.WORKERS if options.what == "together" else 0
     async with EmbeddedCluster(data, shared.WORKERS, task_slots=slots) as cluster:
         client = Client(cluster, data)
@@ -153,11 +153,11 @@ async def figures(folder: Path) -> dict[str, Any]:
             case "throughput":
                 return await throughput(client, options.tasks)
             case "latency":
-                return await latency(client, options.seconds, told)
+                return await latency(client, options.seconds, report)
             case "runs":
-                return await runs(client, options.seconds, told)
+                return await runs(client, options.seconds, report)
             case _:
-                return await together(client, options.tasks, told)
+                return await together(client, options.tasks, report)
 
 
 def main() -> None:

@@ -168,7 +168,7 @@ class FakeFeed:
     def __init__(self, *snapshots: dict[str, Any], said: dict[str, Any] | None = None) -> None:
         self.snapshots = snapshots or (snapshot(0), snapshot(1))
         self.said = said if said is not None else answers()
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, dict[str, Any]]] = []
         self.emit: Emit = lambda event: None
 
     async def watch(self, emit: Emit) -> None:
@@ -178,14 +178,14 @@ class FakeFeed:
         await asyncio.Event().wait()
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append((op, args))
+        self.requests.append((op, args))
         if op not in self.said:
             raise RefusedError(f"{op} is not known here", code="unknown_op")
         answer: dict[str, Any] = self.said[op]
         return answer
 
     def done(self, op: str) -> list[dict[str, Any]]:
-        return [args for operation, args in self.asked if operation == op]
+        return [args for operation, args in self.requests if operation == op]
 
 
 async def _nobody() -> list[Endpoints]:

@@ -52,11 +52,11 @@ class Errors(FakeFeed):
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         if op == "act":
-            self.asked.append((op, args))
+            self.requests.append((op, args))
             return {"run": 1, "state": "running", "changed": 1}
         if op != "errors":
             return await super().ask(op, args)
-        self.asked.append((op, args))
+        self.requests.append((op, args))
         rows = [row for row in self.groups if args.get("filter", "") in row["host"]]
         first = int(args.get("offset", 0))
         return {"rows": rows[first : first + args["limit"]], "total": len(rows), "offset": first}
@@ -93,7 +93,7 @@ async def test_what_was_begun_on_a_cluster_ends_on_it() -> None:
         async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
             if op != "act":
                 return await super().ask(op, args)
-            self.asked.append((op, args))
+            self.requests.append((op, args))
             await go_on.wait()
             return {"run": 1, "state": "paused", "changed": 1}
 

@@ -23,10 +23,10 @@ HANGS_S = 15.0
 def test_a_console_that_looks_for_masters_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that is looked up, or a Consul that does not answer, can take long. The thread is not
     waited for: `asyncio.run` would wait for one of its own."""
-    asked, over = threading.Event(), threading.Event()
+    lookup_began, over = threading.Event(), threading.Event()
 
     def hang(config: Config) -> list[Any]:
-        asked.set()
+        lookup_began.set()
         over.wait(HANGS_S)
         return []
 
@@ -34,7 +34,7 @@ def test_a_console_that_looks_for_masters_ends_at_once(monkeypatch: pytest.Monke
         config = msgspec.convert({"consul": {"address": "consul.test:8500"}}, Config)
         app = ConsoleApp({"test": of_cluster(config)}, ahead=False)
         async with app.run_test(size=(120, 35)) as pilot:
-            await until(pilot, asked.is_set)
+            await until(pilot, lookup_began.is_set)
             await pilot.press("q")
             await until(pilot, lambda: not app.is_running)
 

@@ -25,7 +25,7 @@ from tests.console.samples import (
 )
 
 
-def found(app: ConsoleApp) -> bool:
+def has_choice(app: ConsoleApp) -> bool:
     choices = app.screen.query_one(OptionList)
     return choices.option_count == 1 or choices.highlighted is not None
 
@@ -48,7 +48,7 @@ async def test_the_palette_finds_jobs_nodes_hosts_and_actions_by_name() -> None:
             await pilot.press("ctrl+p")
             await until(pilot, lambda: bool(app.screen.query("Input")))
             await pilot.press(*("space" if char == " " else char for char in typed))
-            await until(pilot, partial(found, app))
+            await until(pilot, partial(has_choice, app))
             await pilot.press("enter")
             await until(pilot, partial(is_at, app, page))
 

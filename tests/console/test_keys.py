@@ -346,7 +346,7 @@ class TakenName(FakeFeed):
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         if op != "submit":
             return await super().ask(op, args)
-        self.asked.append((op, args))
+        self.requests.append((op, args))
         if args["mode"] == "new" and args["spec"]["name"] == "docs":
             raise RefusedError("a job of this name exists: 1; --update …", code=NAME_EXISTS)
         return {"job": 1, "run": 7}
@@ -407,7 +407,7 @@ async def test_read_only_explains_itself_on_every_key() -> None:
                 await pilot.pause()
                 assert "read-only" in app.view.message.text, (page, key)
                 assert len(app.screen_stack) == 1
-    assert not [op for op, _ in feed.asked if op in ("act", "tune", "drain", "submit")]
+    assert not [op for op, _ in feed.requests if op in ("act", "tune", "drain", "submit")]
 
 
 ABOUT = {  # pages that are reached from a row
@@ -434,7 +434,7 @@ async def test_read_only_explains_itself_on_every_key_of_every_page(keys: dict[s
                 await pilot.press(keys.get(name, key))
                 await until(pilot, lambda: "read-only" in app.view.message.text)
                 assert len(app.screen_stack) == 1, (page, name)
-    assert {op for op, _ in feed.asked} <= READS
+    assert {op for op, _ in feed.requests} <= READS
 
 
 def is_at(app: ConsoleApp, page: ConsolePage) -> bool:
@@ -454,7 +454,7 @@ async def test_enter_is_no_wherever_something_is_lost(page: str, key: str) -> No
         await pilot.press("home", *("down",) * (page == "2" and key == "d"))
         await press_after(pilot, key, "enter")
         await until(pilot, lambda: app.view.message.text == "nothing was changed")
-        assert {op for op, _ in feed.asked} <= READS
+        assert {op for op, _ in feed.requests} <= READS
 
 
 async def test_what_a_form_sends_is_told_although_the_form_was_closed() -> None:
@@ -464,7 +464,7 @@ async def test_what_a_form_sends_is_told_although_the_form_was_closed() -> None:
     class Slow(FakeFeed):
         async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
             if op == "submit":
-                self.asked.append((op, args))
+                self.requests.append((op, args))
                 await go_on.wait()
                 return {"job": 1, "run": 7}
             return await super().ask(op, args)

@@ -21,7 +21,7 @@ class Pages(FakeFeed):
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         if op != "hosts" or "offset" not in args:
             return await super().ask(op, args)
-        self.asked.append((op, args))
+        self.requests.append((op, args))
         first = args["offset"]
         rows = [host(n, queued=10) for n in range(first, min(10_000, first + args["limit"]))]
         return {"rows": rows, "total": 10_000, "offset": first}

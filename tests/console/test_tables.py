@@ -354,7 +354,7 @@ def test_what_happened_is_shown_beside_failures_and_on_the_page_of_a_job() -> No
 def test_a_job_without_failures_has_no_examples_to_show() -> None:
     """A master of an older version tells none either."""
     view = at(Place(ConsolePage.JOB, "1", (("run", 1),)))
-    key = next(slot for slot in view.known.answers if slot == view.place.key)
-    data = {**view.known.answers[key].data, "examples": {}}
+    key = next(slot for slot in view.content.answers if slot == view.place.key)
+    data = {**view.content.answers[key].data, "examples": {}}
     view = reduce(view, Answered(key, data, 2.0))
     assert "The first of each reason" not in page_text(view, 160)

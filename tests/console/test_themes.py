@@ -69,7 +69,7 @@ async def test_titles_and_keys_of_our_themes_are_readable(theme: str) -> None:
     """What Textual's own widgets take from the theme."""
     app = Sheet(theme)
     async with app.run_test():
-        found = app.get_css_variables()
+        variables = app.get_css_variables()
     pairs = [
         ("text-primary", "background"),
         ("text-primary", "surface"),
@@ -83,8 +83,8 @@ async def test_titles_and_keys_of_our_themes_are_readable(theme: str) -> None:
     ratios = {
         (front, back): contrast(
             Style(
-                color=Color.parse(found[front]).rich_color,
-                bgcolor=Color.parse(found[back]).rich_color,
+                color=Color.parse(variables[front]).rich_color,
+                bgcolor=Color.parse(variables[back]).rich_color,
             )
         )
         for front, back in pairs

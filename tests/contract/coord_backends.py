@@ -35,24 +35,24 @@ class Node:
     def __init__(self, coordinator: Coordinator, me: Member) -> None:
         self.coordinator = coordinator
         self.me = me
-        self.told: list[CoordEvent] = []
+        self.events: list[CoordEvent] = []
         self.beats = True
         self.wake: Callable[[], None] = lambda: None
 
     def on_event(self, event: CoordEvent) -> None:
-        self.told.append(event)
+        self.events.append(event)
         self.wake()
 
     @property
     def leads(self) -> bool:
-        last = [event for event in self.told if isinstance(event, Elected | Deposed)][-1:]
+        last = [event for event in self.events if isinstance(event, Elected | Deposed)][-1:]
         return any(isinstance(event, Elected) for event in last)
 
     def last(self, kind: type[E]) -> E | None:
-        return next((event for event in reversed(self.told) if isinstance(event, kind)), None)
+        return next((event for event in reversed(self.events) if isinstance(event, kind)), None)
 
     def all(self, kind: type[E]) -> list[E]:
-        return [event for event in self.told if isinstance(event, kind)]
+        return [event for event in self.events if isinstance(event, kind)]
 
 
 def member(role: MemberRole, id: str, cluster: str) -> Member:

@@ -92,7 +92,7 @@ def timeless(loaded: Loaded) -> Loaded:
     return msgspec.structs.replace(loaded, utc=0.0)
 
 
-def asked(request: str, at: float = 100.0, changed: int = 0) -> ClientAction:
+def client_action(request: str, at: float = 100.0, changed: int = 0) -> ClientAction:
     return ClientAction(request, "pause", "ann@laptop", "m2", at, changed)
 
 
@@ -180,14 +180,14 @@ class World:
         return self.do(BeginRuns(self.epoch, runs, self.now), RunsBegun)
 
     def change_job(self, job: int, state: JobState, request: str = "") -> JobChanged:
-        action = asked(request) if request else None
+        action = client_action(request) if request else None
         return self.do(ChangeJob(self.epoch, request, job, state, self.now, action), JobChanged)
 
     def retry(
         self, run: int, limit: int = 10, request: str = "r", reason: str = "", host: int = 0
     ) -> Retried:
         """One part of a retry; under the same request the next one."""
-        command = RetryDead(self.epoch, run, limit, self.now, asked(request), reason, host)
+        command = RetryDead(self.epoch, run, limit, self.now, client_action(request), reason, host)
         return self.do(command, Retried)
 
     def sweep(self, run: int, limit: int = 100) -> Swept:
@@ -235,8 +235,8 @@ def live_through(world: World) -> None:
     for after in (None, (0, 0, 1)):
         world.ask(Refill((LaneWant(a.run, a.host, after, 5),)), Refilled)
     world.retry(a.run, 1)
-    world.do(SetDrain(1, "w1", True, 7, 1.0, "draining", asked("d")), DrainSet)
-    world.do(SetWish(1, a.host, "w1", b"{}", asked("w")), WishSet)
+    world.do(SetDrain(1, "w1", True, 7, 1.0, "draining", client_action("d")), DrainSet)
+    world.do(SetWish(1, a.host, "w1", b"{}", client_action("w")), WishSet)
     world.do(CountCrash(1, c.seq, 3, True, 1.0), CrashCounted)
     world.failures(a.run)
     world.ask(ReadItems(a.run, 0, 5), Items)

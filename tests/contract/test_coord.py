@@ -140,13 +140,13 @@ async def test_a_condition_is_shown(backend: Backend) -> None:
 async def test_closing_leaves_nothing_behind(backend: Backend) -> None:
     """The lock is free and the entry gone as soon as a leader has closed; it hears no more."""
     leader, other = await two_masters(backend)
-    heard = len(leader.told)
+    heard = len(leader.events)
     await leader.coordinator.close()
     leader.beats = False
-    heard = len(leader.told)
+    heard = len(leader.events)
     assert await backend.until(lambda: other.leads)
     assert await backend.until(lambda: _health(other, "m1") is None)
-    assert len(leader.told) == heard
+    assert len(leader.events) == heard
 
 
 def _health(viewer: Node, id: str) -> Health | None:

@@ -87,7 +87,7 @@ async def test_a_reset_stream_is_the_failure_of_its_page_and_may_pass(
     assert not neighbour.done()
     neighbour.cancel()
     assert web.connections == 1
-    assert web.asked[f"/reset/{code}/{when}/{ALWAYS}"] == 1
+    assert web.request_counts[f"/reset/{code}/{when}/{ALWAYS}"] == 1
 
 
 async def test_all_streams_reset_at_once(engine: HttpxEngine, web: Http2Web) -> None:
@@ -161,7 +161,7 @@ async def test_only_the_page_that_breaks_its_own_connection_fails(
     assert isinstance(culprit, FetchError)
     assert culprit.retry is RetryClass.TRANSIENT
     assert await asyncio.gather(*neighbours) == [PAGE] * 3
-    assert web.asked[f"{path}/{ALWAYS}"] == 2
+    assert web.request_counts[f"{path}/{ALWAYS}"] == 2
 
 
 async def test_what_is_no_get_is_not_sent_twice(engine: HttpxEngine, web: Http2Web) -> None:
@@ -170,7 +170,7 @@ async def test_what_is_no_get_is_not_sent_twice(engine: HttpxEngine, web: Http2W
     with pytest.raises(FetchError) as caught:
         await engine.send("POST", web.url("/hangs-up/1"), HEADERS, b"a=1", TWO)
     assert caught.value.retry is RetryClass.TRANSIENT
-    assert web.asked["/hangs-up/1"] == 1
+    assert web.request_counts["/hangs-up/1"] == 1
 
 
 async def test_a_server_that_ends_its_connections_politely_costs_nothing(
@@ -267,6 +267,6 @@ async def test_a_header_that_cannot_be_sent_harms_nobody(
     with pytest.raises(FetchError) as caught:
         await engine.get(web.url("/page/1"), {**HEADERS, **headers}, TWO)
     assert caught.value.code == "bad_url"
-    assert web.asked["/page/1"] == 0
+    assert web.request_counts["/page/1"] == 0
     assert not neighbour.done()
     neighbour.cancel()

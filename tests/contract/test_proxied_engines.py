@@ -123,7 +123,7 @@ async def test_what_is_closed_does_not_leave_for_a_proxy(
     for url in (web.url("/"), web.tls_url("/"), "http://169.254.169.254/", "http://a.example:25/"):
         with pytest.raises(BlockedAddress):
             await engine.get(url, HEADERS, limits)
-    assert not proxy.asked
+    assert not proxy.targets
     assert not web.log
 
 
@@ -155,4 +155,4 @@ async def test_a_socks_proxy_is_told_the_address_that_was_checked(web: Misbehavi
     async with HttpEngine() as wire, SocksProxy(names={"localhost": "203.0.113.1"}) as proxy:
         url = web.url("/status/200").replace("127.0.0.1", "localhost")
         assert (await wire.get(url, HEADERS, through(proxy))).content == PAGE
-        assert proxy.asked[0].startswith(("127.0.0.1:", "::1:"))
+        assert proxy.targets[0].startswith(("127.0.0.1:", "::1:"))

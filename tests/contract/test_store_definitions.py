@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World, asked
+from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World, client_action
 from zcrawl.errors import StoreError
 from zcrawl.model.states import JobState, RunCause, RunState
 from zcrawl.store.commands import Forget, Forgotten, StartFacts
@@ -295,5 +295,5 @@ def test_what_was_asked_of_a_job_is_answered_once(world: World) -> None:
     job = world.submit(A, name="docs").job
     changed = world.change_job(job, JobState.PAUSED, "q")
     assert changed.reply
-    assert asked("q").request == "q"
+    assert client_action("q").request == "q"
     assert world.change_job(job, JobState.PAUSED, "q").reply == changed.reply

@@ -13,7 +13,7 @@ from zcrawl.store.queries import Refill
 URL = "http://a.test/search"
 
 
-def asked(body: bytes, prio: int = 0) -> NewLink:
+def post_link(body: bytes, prio: int = 0) -> NewLink:
     extra = Extra("POST", body, {"X-One": "1"}, "parse_found", {"page": 2})
     return NewLink(
         URL, request_key(URL, extra, DEFAULT), origin_of(URL), 1, prio, extra=encode(extra)
@@ -23,8 +23,8 @@ def asked(body: bytes, prio: int = 0) -> NewLink:
 def test_requests_keep_their_extras_and_their_priority(world: World) -> None:
     """Two POSTs with different bodies are two requests, and both come back as they were asked."""
     row = world.submit("http://a.test/").admitted[0]
-    first, second = asked(b"q=1"), asked(b"q=2", prio=-5)
-    applied = world.finish(row, RequestState.DONE, links=(first, second, asked(b"q=1")))
+    first, second = post_link(b"q=1"), post_link(b"q=2", prio=-5)
+    applied = world.finish(row, RequestState.DONE, links=(first, second, post_link(b"q=1")))
     assert isinstance(applied, Applied)
     assert [request.extra for request in applied.admitted] == [first.extra, second.extra]
     want = LaneWant(row.run, row.host, None, 10)

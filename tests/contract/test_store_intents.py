@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tests.contract.store_world import DEAD, DONE, A, B, C, D, World, asked
+from tests.contract.store_world import DEAD, DONE, A, B, C, D, World, client_action
 from zcrawl.errors import Fenced
 from zcrawl.model.states import RunState
 from zcrawl.store.commands import (
@@ -30,14 +30,14 @@ def drain(
     world: World, request: str = "", worker: str = "w1", on: bool = True, life: int = 7
 ) -> DrainSet:
     """By a person, or without a request by the leader that meets the worker."""
-    by = asked(request) if request else None
+    by = client_action(request) if request else None
     command = SetDrain(world.epoch, worker, on, life, world.now, "draining", by)
     return world.do(command, DrainSet)
 
 
 def wish(world: World, request: str, host: int, worker: str, *others: int) -> WishSet:
     reply = msgspec.json.encode({"node": worker})
-    command = SetWish(world.epoch, host, worker, reply, asked(request), others)
+    command = SetWish(world.epoch, host, worker, reply, client_action(request), others)
     return world.do(command, WishSet)
 
 
@@ -145,7 +145,7 @@ def test_the_next_leader_goes_on_where_a_retry_stands(world: World) -> None:
     assert world.retry(run, 2, reason="dns").rows == rows[:2]
     world.finish(rows[0], DEAD, reason="dns")
     (stands,) = next_leader(world).retries
-    assert stands == RetryRow(asked("r", changed=2), run, "dns", 0, rows[1].seq)
+    assert stands == RetryRow(client_action("r", changed=2), run, "dns", 0, rows[1].seq)
     assert world.retry(run, 2, reason="dns").rows == rows[2:]
     last = world.retry(run, 2, reason="dns")
     assert (last.rows, last.changed, last.more) == ([], 4, False)
@@ -210,7 +210,7 @@ def test_all_runs_of_a_job_are_deleted_in_one_transaction(world: World) -> None:
     first = world.submit(A)
     world.finish(first.admitted[0], DONE)
     second = world.submit(B, mode="again")
-    by = asked("x", changed=2)
+    by = client_action("x", changed=2)
     command = ChangeRun(
         world.epoch, "x", second.run, RunState.DELETED, "deleted", 1.0, by, (first.run, 99)
     )

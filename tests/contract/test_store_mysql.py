@@ -69,7 +69,7 @@ def test_what_looks_like_sql_is_only_data(store: PeeweeStore) -> None:
     assert world.failures(rows[0].run) == [(B, RequestState.DEAD, nasty)]
     assert world.tallies(rows[0].run).failed == {nasty: 1}
     assert world.ask(ReadItems(rows[0].run, 0, 9), Items).rows[0].data == data
-    (title,) = store._writer.one("SELECT title FROM pages")
+    (title,) = store._writer.fetch_row("SELECT title FROM pages")
     assert title == nasty
 
 
@@ -145,7 +145,7 @@ class CountStatements:
 
     def _questions(self) -> int:
         status = "SHOW SESSION STATUS LIKE 'Questions'"
-        return sum(int(session.one(status)[1]) for session in self._sessions)
+        return sum(int(session.fetch_row(status)[1]) for session in self._sessions)
 
     def __call__(self) -> int:
         before, self._last = self._last, self._questions()

@@ -48,7 +48,7 @@ def hold_the_lock(store: PeeweeStore) -> MysqlSession:
     session = store._writer
     assert isinstance(session, MysqlSession)
     session.begin_write()
-    session.one(MysqlDialect.lock_epoch, (0,))
+    session.fetch_row(MysqlDialect.lock_epoch, (0,))
     return session
 
 

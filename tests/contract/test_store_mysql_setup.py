@@ -183,7 +183,7 @@ def tls_server(certificates: Certificates) -> Iterator[Mariadb]:
 
 
 def cipher(store: PeeweeStore) -> str:
-    return str(store._writer.one("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[1])
+    return str(store._writer.fetch_row("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[1])
 
 
 def test_tls_verifies_the_server_when_a_ca_is_given(
@@ -242,5 +242,5 @@ def test_the_databases_time_is_utc_whatever_the_server_is_set_to(
     """With summer time, one hour of the year occurs twice; the session therefore uses UTC."""
     with contextlib.closing(open_mysql([mariadb_server.url(database)])) as store:
         session = store._sessions["writer"]
-        assert session.one("SELECT @@session.time_zone")[0] == "+00:00"
+        assert session.fetch_row("SELECT @@session.time_zone")[0] == "+00:00"
         assert abs(session.utc() - time.time()) < 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.contract.store_world import World, asked
+from tests.contract.store_world import World, client_action
 from zcrawl.errors import Fenced
 from zcrawl.model.rows import QueuedRow
 from zcrawl.model.states import Disposition, RequestState, RunState
@@ -38,7 +38,7 @@ def test_the_answer_to_an_action_is_stored_with_it(world: World) -> None:
     """And the same command once more does nothing: the run stays as it is by then."""
     run = world.submit(A).run
     paused = RunState.PAUSED
-    command = ChangeRun(1, "p", run, paused, "", 1.0, asked("p", changed=1))
+    command = ChangeRun(1, "p", run, paused, "", 1.0, client_action("p", changed=1))
     assert reply_to(world, "p") is None
     assert world.do(command, RunChanged).reply == b""
     reply = {"job": 1, "run": run, "state": "paused", "changed": 1}
@@ -55,9 +55,9 @@ def test_a_refusal_is_not_stored(world: World) -> None:
     run = world.submit(A).run
     world.change_run(run, RunState.CANCELLED)
     for command in (
-        ChangeRun(1, "p", run, RunState.PAUSED, "", 1.0, asked("p")),
-        TuneRun(1, "p", run, b"{}", asked("p")),
-        ChangeRun(1, "p", 99, RunState.PAUSED, "", 1.0, asked("p")),
+        ChangeRun(1, "p", run, RunState.PAUSED, "", 1.0, client_action("p")),
+        TuneRun(1, "p", run, b"{}", client_action("p")),
+        ChangeRun(1, "p", 99, RunState.PAUSED, "", 1.0, client_action("p")),
     ):
         assert world.do(command, RunChanged).refused
     assert world.retry(run, request="p").refused
@@ -68,7 +68,7 @@ def test_an_end_that_was_there_is_answered_and_stored(world: World) -> None:
     """Cancelling twice is not an error, and each request has its answer."""
     run = world.submit(A).run
     for request, changed in (("one", 1), ("two", 0)):
-        action = asked(request, changed=changed)
+        action = client_action(request, changed=changed)
         command = ChangeRun(1, request, run, RunState.CANCELLED, "", 1.0, action)
         assert world.do(command, RunChanged).refused == ""
         assert reply_to(world, request) == {
@@ -82,7 +82,7 @@ def test_an_end_that_was_there_is_answered_and_stored(world: World) -> None:
 def test_an_answer_outlives_its_run(world: World) -> None:
     """A delete that is repeated finds nothing to delete, and its answer."""
     run = world.submit(A).run
-    command = ChangeRun(1, "d", run, RunState.DELETED, "", 1.0, asked("d", changed=1))
+    command = ChangeRun(1, "d", run, RunState.DELETED, "", 1.0, client_action("d", changed=1))
     world.do(command, RunChanged)
     while world.sweep(run).more:
         pass
@@ -95,9 +95,9 @@ def test_an_answer_outlives_its_run(world: World) -> None:
 def test_a_tuned_run_is_not_tuned_again(world: World) -> None:
     """By the same request."""
     run = world.submit(A, spec=b'{"name":"x"}').run
-    tune = TuneRun(1, "t", run, b'{"name":"y"}', asked("t"))
+    tune = TuneRun(1, "t", run, b'{"name":"y"}', client_action("t"))
     assert world.do(tune, RunChanged).reply == b""
-    world.do(TuneRun(1, "u", run, b'{"name":"z"}', asked("u")), RunChanged)
+    world.do(TuneRun(1, "u", run, b'{"name":"z"}', client_action("u")), RunChanged)
     assert world.do(tune, RunChanged).reply
     assert world.run_row(run).spec == b'{"name":"z"}'
 
@@ -184,8 +184,8 @@ def test_pages_do_not_come_twice_when_their_watermark_is_gone(world: World) -> N
 def test_old_answers_are_forgotten_a_few_at_a_time(world: World) -> None:
     """Young ones stay, whatever their number."""
     for number in range(5):
-        do_something(world, asked(f"old{number}", at=10.0))
-        do_something(world, asked(f"new{number}", at=100.0))
+        do_something(world, client_action(f"old{number}", at=10.0))
+        do_something(world, client_action(f"new{number}", at=100.0))
     world.submit(A, request="s", now=10.0)
     assert [forget(world, limit=2) for _ in range(4)] == [True, True, True, False]
     assert [reply_to(world, f"old{n}") for n in range(5)] == [None] * 5
@@ -195,7 +195,7 @@ def test_old_answers_are_forgotten_a_few_at_a_time(world: World) -> None:
 
 def test_forgetting_is_fenced(world: World) -> None:
     """Like every command of a leader."""
-    do_something(world, asked("k", at=1.0))
+    do_something(world, client_action("k", at=1.0))
     with pytest.raises(Fenced):
         world.store.execute(Forget(99, (), world.now, world.now, 5))
     assert reply_to(world, "k") == {}
@@ -213,7 +213,7 @@ def test_the_latest_actions_on_a_run_are_told(world: World) -> None:
     assert first == ActionRow(1.0, "submit new", "ann@laptop", "m1")
     for number in range(6):
         state = RunState.RUNNING if number % 2 else RunState.PAUSED
-        action = asked(f"p{number}", at=200.0 + number)
+        action = client_action(f"p{number}", at=200.0 + number)
         world.do(ChangeRun(1, action.request, run, state, "", 1.0, action), RunChanged)
     actions = world.tallies(run).actions
     assert [action.at for action in actions] == [205.0, 204.0, 203.0, 202.0, 201.0]

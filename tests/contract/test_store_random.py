@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.contract.store_world import asked, link, page, timeless
+from tests.contract.store_world import client_action, link, page, timeless
 from tests.servers.mariadb import Mariadb
 from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import Traits
@@ -140,7 +140,7 @@ def retries(draw: st.DrawFn) -> RetryDead:
     run, reason, host = draw(runs), draw(reasons), draw(st.integers(0, 2))
     number = draw(st.integers(0, 1)) + 10 * host + 100 * len(reason) + 1_000 * run
     # Each at its own moment: actions are listed by their time.
-    request = asked(f"r{number}", at=NOW + number)
+    request = client_action(f"r{number}", at=NOW + number)
     return RetryDead(draw(epochs), run, draw(limits), NOW, request, reason, host)
 
 
@@ -188,7 +188,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
         st.integers(0, 2),
         st.just(NOW),
         st.just("idle"),
-        st.one_of(st.none(), requests.map(lambda id: asked(f"d{id}"))),
+        st.one_of(st.none(), requests.map(lambda id: client_action(f"d{id}"))),
     ),
     st.builds(
         SetWish,
@@ -196,7 +196,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
         st.integers(1, 4),
         st.sampled_from(["w1", "w2"]),
         st.just(b"{}"),
-        requests.map(lambda id: asked(f"w{id}", at=float(id))),
+        requests.map(lambda id: client_action(f"w{id}", at=float(id))),
         st.lists(st.integers(1, 4), max_size=2).map(tuple),
     ),
     st.builds(CountCrash, epochs, seqs, st.integers(1, 3), st.booleans(), st.just(NOW)),

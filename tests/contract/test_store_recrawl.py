@@ -36,14 +36,14 @@ def again(world: World, *urls: str, **changes: Any) -> Submitted:
     return world.submit(*urls, **{"name": "site", "mode": "again", **changes})
 
 
-def known(world: World, job: int, after: int = 0, limit: int = 100) -> list[KnownRow]:
+def known_rows(world: World, job: int, after: int = 0, limit: int = 100) -> list[KnownRow]:
     return world.ask(ReadKnown(job, after, limit), KnownPages).rows
 
 
 def recall(world: World, run: int, limit: int = 100, **changes: Any) -> KnownAdmitted:
     """One chunk, as a leader would admit it."""
     row = world.run_row(run)
-    rows = known(world, row.job, row.recall or 0, limit)
+    rows = known_rows(world, row.job, row.recall or 0, limit)
     links = tuple(
         msgspec.structs.replace(link(page.url, page.depth), block=page.block, extra=page.extra)
         for page in rows
@@ -69,7 +69,7 @@ def test_a_job_that_does_not_ask_for_it_remembers_nothing(world: World) -> None:
     """Its runs share nothing but the spec."""
     job = world.submit(A, name="site")
     world.finish(job.admitted[0], DONE, traits=ONE)
-    assert known(world, job.job) == []
+    assert known_rows(world, job.job) == []
     row = world.run_row(job.run)
     assert (row.recall, row.state) == (None, "completed")
     assert again(world, A).admitted[0].known == b""
@@ -81,7 +81,9 @@ def test_a_new_run_starts_from_what_the_job_knows(world: World) -> None:
     job = first_run(world, A)
     applied = world.finish(job.admitted[0], DONE, traits=ONE, links=links(B))
     world.finish(applied.admitted[0], DONE, traits=TWO)
-    assert [(page.url, page.key, page.origin, page.depth) for page in known(world, job.job)] == [
+    assert [
+        (page.url, page.key, page.origin, page.depth) for page in known_rows(world, job.job)
+    ] == [
         (A, key_of(A), "https://a.test", 0),
         (B, key_of(B), "https://a.test", 1),
     ]
@@ -183,7 +185,7 @@ def test_a_page_that_is_gone_is_no_start_and_a_failed_one_is(world: World) -> No
     world.finish(a, DONE, traits=ONE)
     world.finish(b, DEAD, status=410, reason="http_410")
     world.finish(c, DEAD, status=500, reason="http_500")
-    assert [page.url for page in known(world, job.job)] == [A, C]
+    assert [page.url for page in known_rows(world, job.job)] == [A, C]
     world.now += 1
     second = again(world)
     assert [(row.url, row.known) for row in recall(world, second.run).admitted] == [(C, b"")]
@@ -196,7 +198,7 @@ def test_a_result_that_comes_twice_is_remembered_once(world: World) -> None:
     world.apply(change)
     world.now += 5 * INTERVAL_S
     world.apply(change)
-    assert [page.url for page in known(world, job.job)] == [A]
+    assert [page.url for page in known_rows(world, job.job)] == [A]
     second = again(world, A)
     assert [decode(row.known) for row in second.admitted] == [ONE]
     world.now -= 5 * INTERVAL_S
@@ -210,12 +212,12 @@ def test_what_a_run_left_queued_is_a_start_of_the_next(world: World) -> None:
     world.finish(job.admitted[0], DONE, traits=ONE, links=links(C))
     while world.sweep(job.run, limit=1).more:
         pass
-    assert [page.url for page in known(world, job.job)] == [A, B, C]
+    assert [page.url for page in known_rows(world, job.job)] == [A, B, C]
     second = again(world, A)
     assert [row.url for row in recall(world, second.run).admitted] == [B, C]
     world.change_run(second.run, RunState.CANCELLED, "cancelled")
     world.sweep(second.run)
-    assert len(known(world, job.job)) == 3
+    assert len(known_rows(world, job.job)) == 3
 
 
 def test_sitemaps_and_a_spiders_start_are_no_pages(world: World) -> None:
@@ -228,7 +230,7 @@ def test_sitemaps_and_a_spiders_start_are_no_pages(world: World) -> None:
     )
     world.finish(applied.admitted[0], DEAD, status=404, reason="http_404")
     recall(world, second.run)
-    assert known(world, job.job) == []
+    assert known_rows(world, job.job) == []
     third = again(world, start)
     assert len(third.admitted) == 1
     applied = world.finish(third.admitted[0], DONE, links=(link(A).as_sitemap(),))
@@ -296,11 +298,11 @@ def test_what_is_known_goes_with_the_last_run_of_a_deleted_job(world: World) -> 
     world.change_run(job.run, RunState.DELETED, "deleted")
     while world.sweep(job.run, limit=2).more:
         pass
-    assert len(known(world, job.job)) == 3
+    assert len(known_rows(world, job.job)) == 3
     assert [row.id for row in world.change_job(job.job, JobState.DELETED).runs] == [second.run]
     while world.sweep(second.run, limit=2).more:
         pass
-    assert known(world, job.job) == []
+    assert known_rows(world, job.job) == []
 
 
 def test_a_takeover_finds_where_a_run_stands(world: World) -> None:
@@ -312,7 +314,7 @@ def test_a_takeover_finds_where_a_run_stands(world: World) -> None:
     second = again(world)
     recall(world, second.run, limit=2)
     (run,) = world.reload().runs
-    assert run.recall == known(world, job.job)[1].id
+    assert run.recall == known_rows(world, job.job)[1].id
 
 
 @pytest.mark.parametrize("state", [DONE, SKIPPED])
@@ -327,6 +329,6 @@ def test_two_runs_of_one_job_can_remember_the_same_page_in_one_batch(
         world.change(first.admitted[0], state, traits=ONE),
         world.change(second.admitted[0], DONE, traits=TWO),
     )
-    assert [page.url for page in known(world, first.job)] == [A]
+    assert [page.url for page in known_rows(world, first.job)] == [A]
     world.now += INTERVAL_S / 2
     assert [decode(row.known) for row in again(world, A).admitted] == [TWO]

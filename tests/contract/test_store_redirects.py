@@ -17,7 +17,7 @@ from tests.contract.store_world import (
     C,
     D,
     World,
-    asked,
+    client_action,
     link,
     links,
 )
@@ -168,7 +168,7 @@ def test_a_target_that_ended_without_items_gets_them_by_the_redirect(
     ]
     assert items(world, a.run) == 1
     sums_up(world, a.run, admitted=4, done=1, failed=0, skipped=2, pending=1)
-    retried = world.do(RetryDead(world.epoch, a.run, 9, 1.0, asked("r1")), Retried)
+    retried = world.do(RetryDead(world.epoch, a.run, 9, 1.0, client_action("r1")), Retried)
     assert retried.rows == []
     world.finish(c, DONE)
     assert world.run_row(a.run).state is RunState.COMPLETED
@@ -256,7 +256,7 @@ def test_a_duplicate_keeps_its_exchange_for_archives(world: World) -> None:
     assert b.run == a.run
 
 
-def known(world: World, job: int) -> set[str]:
+def known_urls(world: World, job: int) -> set[str]:
     return {row.url for row in world.ask(ReadKnown(job, 0, 9), KnownPages).rows}
 
 
@@ -278,7 +278,7 @@ def test_a_job_that_remembers_asks_for_a_target_by_itself_the_next_time(world: W
     first = world.submit(A, spec=INCREMENTAL)
     admit_known(world, first.run)
     world.finish(first.admitted[0], DONE, traits=Traits(content=b"1"), **to(T))
-    assert known(world, first.job) == {A, T}
+    assert known_urls(world, first.job) == {A, T}
     assert world.run_row(first.run).state is RunState.COMPLETED
     second = world.submit(A, name="job1", mode="again", spec=INCREMENTAL)
     admit_known(world, second.run, A, T)

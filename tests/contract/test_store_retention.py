@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tests.contract.store_world import DEAD, DONE, A, B, World, asked
+from tests.contract.store_world import DEAD, DONE, A, B, World, client_action
 from zcrawl.model.spec import Retention
 from zcrawl.model.states import JobState, RunState
 from zcrawl.store.commands import AdvanceOutput, ChangeRun, Done, NoteArchive, RunChanged
@@ -148,7 +148,7 @@ def test_a_problem_of_an_archive_is_stored_and_counted(world: World) -> None:
 
 
 def delete_if_ended(world: World, run: int, ended_at: float, request: str) -> RunChanged:
-    action = asked(request)
+    action = client_action(request)
     command = ChangeRun(
         world.epoch, request, run, RunState.DELETED, "deleted", 1.0, action, (), ended_at
     )

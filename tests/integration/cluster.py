@@ -201,12 +201,12 @@ class Cluster:
         """The master that leads now, by its own word."""
         ids: list[str] = []
 
-        def known() -> bool:
+        def has_leader() -> bool:
             with contextlib.suppress(UnreachableError):
                 ids[:] = [self.ask("nodes", {}, patience_s=5.0)["leader"]["id"]]
             return bool(ids and ids[0])
 
-        wait_until(known)
+        wait_until(has_leader)
         return self.masters[ids[0]]
 
     def followers(self) -> list[Node]:

@@ -115,10 +115,10 @@ async def test_a_host_keeps_its_proxy_and_hosts_are_spread(tmp_path: Path) -> No
         seeds = [f"http://127.0.0.1:{port}/fan/6" for port in web.ports]
         async with EmbeddedCluster(tmp_path, 2) as cluster:
             assert (await crawl(cluster, spec, seeds))["pages"] == 16 * 7
-    assert not set(first.asked) & set(other.asked)
-    assert first.asked
-    assert other.asked
-    assert len({*first.asked, *other.asked}) == 16
+    assert not set(first.targets) & set(other.targets)
+    assert first.targets
+    assert other.targets
+    assert len({*first.targets, *other.targets}) == 16
 
 
 async def test_credentials_and_cookies_go_to_no_other_host(tmp_path: Path) -> None:

@@ -175,12 +175,12 @@ class Failing(BaseHTTPRequestHandler):
     behind a redirect that leads to no answer at all."""
 
     protocol_version = "HTTP/1.1"
-    asked: ClassVar[list[str]] = []
+    paths: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         path = self.path
-        self.asked.append(path)
-        times = self.asked.count(path)
+        self.paths.append(path)
+        times = self.paths.count(path)
         if path == "/robots.txt":
             return self.say(404, b"no rules")
         if path == "/":
@@ -217,7 +217,7 @@ class Failing(BaseHTTPRequestHandler):
 def test_an_archive_has_the_answers_that_failed_their_pages(tmp_path: Path, engine: str) -> None:
     """The last one of each request, with its body as it came; those that were tried again are not
     there. The 2xx answers alone replay to the crawl's items."""
-    site = type("Site", (Failing,), {"asked": []})
+    site = type("Site", (Failing,), {"paths": []})
     with serving(site) as origin:
         fetch = f'[fetch]\nengine = "{engine}"\nretries = 2\n'
         summary, records = archived(tmp_path, f'seeds = ["{origin}/"]\n{fetch}{FIELDS}')
@@ -252,7 +252,7 @@ def test_after_kill_9_an_archive_has_each_failed_answer_once(tmp_path: Path) -> 
     """A hundred pages, every second of which is not there; killed twice on the way."""
 
     class Half(Failing):
-        asked: ClassVar[list[str]] = []
+        paths: ClassVar[list[str]] = []
 
         def do_GET(self) -> None:
             number = self.path.strip("/")

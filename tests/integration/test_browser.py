@@ -363,20 +363,22 @@ async def test_pages_run_in_the_sandbox_and_without_the_workers_secrets(
             assert notes == []
             first = made.chromium.pid
             pids = [first, *descendants(first)]
-            renderers = [pid for pid in pids if b"--type=renderer" in told(pid, "cmdline")]
+            renderers = [pid for pid in pids if b"--type=renderer" in proc_file(pid, "cmdline")]
             assert renderers
             for pid in renderers:
-                assert b"\nSeccomp:\t2\n" in told(pid, "status"), "its system calls are filtered"
+                assert b"\nSeccomp:\t2\n" in proc_file(pid, "status"), (
+                    "its system calls are filtered"
+                )
             for pid in pids:
-                assert b"--no-sandbox" not in told(pid, "cmdline")
-                assert b"hunter2" not in told(pid, "environ")
-                assert b"\nUid:\t0\t0\t0\t0\n" not in told(pid, "status")
-            assert b"\nUid:\t" in told(first, "status")
+                assert b"--no-sandbox" not in proc_file(pid, "cmdline")
+                assert b"hunter2" not in proc_file(pid, "environ")
+                assert b"\nUid:\t0\t0\t0\t0\n" not in proc_file(pid, "status")
+            assert b"\nUid:\t" in proc_file(first, "status")
         finally:
             await made.aclose()
 
 
-def told(pid: int, name: str) -> bytes:
+def proc_file(pid: int, name: str) -> bytes:
     """What the kernel tells of a process; nothing of one that has ended meanwhile."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()

@@ -256,18 +256,18 @@ async def test_a_page_comes_through_the_jobs_proxy(
         closed = msgspec.structs.replace(limits(site, run=6), proxy=proxy.url)
         with pytest.raises(FetchError):
             await engine.get(site.url("/"), HEADERS, closed)
-        assert proxy.asked == [], "nobody has vouched for the proxy's own address"
+        assert proxy.targets == [], "nobody has vouched for the proxy's own address"
         gone_too = "127.0.0.1:1"
         through = msgspec.structs.replace(closed, guard=Guard(False, (*hosts, gone_too)), run=7)
         response = await engine.get(site.url("/"), HEADERS, through)
         assert "through" in response.content.decode()
         assert site.log == ["/"]
-        seen = list(proxy.asked)
+        seen = list(proxy.targets)
         assert seen
         assert set(seen) == {f"127.0.0.1:{site.port}"}
         with pytest.raises(FetchError):
             await engine.get("http://127.0.0.1:8/", HEADERS, through)
-        assert proxy.asked == seen
+        assert proxy.targets == seen
         gone = msgspec.structs.replace(through, proxy=f"{proxy.scheme}://127.0.0.1:1")
         with pytest.raises(FetchError) as caught:
             await engine.get(site.url("/"), HEADERS, gone)

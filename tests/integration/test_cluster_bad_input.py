@@ -336,10 +336,10 @@ def test_nodes_shows_masters_and_where_consul_and_the_mesh_differ(
         assert plain["differences"] == []
         assert len(plain["masters"]) == 2
 
-        def told() -> bool:
+        def memory_is_known() -> bool:
             return all(master.get("rss_bytes") for master in made.ask("nodes", {})["masters"])
 
-        wait_until(told)  # the follower's memory too, by VITALS
+        wait_until(memory_is_known)  # the follower's memory too, by VITALS
 
 
 def test_a_job_that_is_submitted_through_a_follower_during_a_failover_is_there_once(

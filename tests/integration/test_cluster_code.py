@@ -61,7 +61,7 @@ def test_a_cluster_takes_a_spiders_file_only_if_its_masters_say_so(
                 brought(made, site)
             assert refused.value.code == "code_not_allowed"
             assert made.rows("SELECT COUNT(*) FROM jobs") == [(0,)]
-            assert not site.asked
+            assert not site.requests
         allowed = {"cluster__allow_code": True}
         with cluster(open_, consul.url, mysql, masters=1, workers=2, **allowed) as made:
             run = int(brought(made, site)["run"])

@@ -37,7 +37,7 @@ class Manager:
         self._told: dict[int, list[str]] = {}
         self.thread = threading.Thread(target=self._read)
 
-    def told(self, node: Node) -> list[str]:
+    def lines_of(self, node: Node) -> list[str]:
         """All lines that this process has sent so far, in order."""
         time.sleep(0.05)
         return list(self._told.get(node.pid, []))
@@ -81,11 +81,11 @@ def test_daemons_tell_the_service_manager_how_they_are(
     ):
         leader, worker = made.leader(), made.workers["w1"]
         for node in made.nodes():
-            wait_until(lambda node=node: "READY=1" in manager.told(node))
-            wait_until(lambda node=node: manager.told(node).count("WATCHDOG=1") >= 2)
-        assert any(line.startswith("STATUS=") and "w1" in line for line in manager.told(worker))
+            wait_until(lambda node=node: "READY=1" in manager.lines_of(node))
+            wait_until(lambda node=node: manager.lines_of(node).count("WATCHDOG=1") >= 2)
+        assert any(line.startswith("STATUS=") and "w1" in line for line in manager.lines_of(worker))
         wait_until(
-            lambda: f"STATUS={leader.name} holds the lock" in "\n".join(manager.told(leader))
+            lambda: f"STATUS={leader.name} holds the lock" in "\n".join(manager.lines_of(leader))
         )
 
         # A reload disturbs nobody.
@@ -94,18 +94,18 @@ def test_daemons_tell_the_service_manager_how_they_are(
         epoch, pids = made.epoch(), worker.worker_pids()
         for node in made.nodes():
             node.signal(signal.SIGHUP)
-            wait_until(lambda node=node: "RELOADING=1" in manager.told(node))
-            since = manager.told(node).index("RELOADING=1")
-            assert manager.told(node)[since + 1].startswith("MONOTONIC_USEC=")
-            wait_until(lambda node=node, since=since: "READY=1" in manager.told(node)[since:])
+            wait_until(lambda node=node: "RELOADING=1" in manager.lines_of(node))
+            since = manager.lines_of(node).index("RELOADING=1")
+            assert manager.lines_of(node)[since + 1].startswith("MONOTONIC_USEC=")
+            wait_until(lambda node=node, since=since: "READY=1" in manager.lines_of(node)[since:])
         made.complete(run)
         assert (made.epoch(), worker.worker_pids()) == (epoch, pids)
         assert max(site.fetched().values()) == 1
 
         for node in (worker, *made.masters.values()):
             assert node.stop() == 0, node.text()[-2000:]
-            assert "STOPPING=1" in manager.told(node)
-        assert all("STOPPING=1" not in manager.told(node)[:5] for node in made.nodes())
+            assert "STOPPING=1" in manager.lines_of(node)
+        assert all("STOPPING=1" not in manager.lines_of(node)[:5] for node in made.nodes())
 
 
 def test_a_master_whose_loop_hangs_tells_no_watchdog(
@@ -114,12 +114,12 @@ def test_a_master_whose_loop_hangs_tells_no_watchdog(
     """So that systemd starts it again: the signs of life come from the loop, not from a thread."""
     with cluster(tmp_path, consul.url, mysql, masters=0, workers=0) as made:
         master = made.add_master("m1", program=HANGING)
-        wait_until(lambda: manager.told(master).count("WATCHDOG=1") >= 2)
+        wait_until(lambda: manager.lines_of(master).count("WATCHDOG=1") >= 2)
         master.signal(signal.SIGUSR1)
         time.sleep(0.5)
-        seen = manager.told(master).count("WATCHDOG=1")
+        seen = manager.lines_of(master).count("WATCHDOG=1")
         time.sleep(3.0)
-        assert manager.told(master).count("WATCHDOG=1") == seen
+        assert manager.lines_of(master).count("WATCHDOG=1") == seen
 
 
 # A master as the command starts it, whose loop hangs when it gets SIGUSR1.

@@ -77,7 +77,7 @@ async def test_two_hundred_rounds_have_one_leader_each(backend: ConsulBackend) -
         plain = node.wake
 
         def wake(node: Node = node, plain: object = plain) -> None:
-            event = node.told[-1]
+            event = node.events[-1]
             if isinstance(event, Elected | Deposed):
                 story.append((node.me.id, event))
             assert callable(plain)

@@ -35,14 +35,14 @@ class Master:
                 [sys.executable, "-m", module, server.url, cluster, id], stdout=out, cwd=ROOT
             )
 
-    def told(self, kind: str) -> list[float]:
+    def times_of(self, kind: str) -> list[float]:
         """Return the times at which the process got this event."""
         words = [line.split() for line in self._out.read_text().splitlines()]
         return [float(moment) for moment, name, *_ in words if name == kind]
 
     @property
     def leads(self) -> bool:
-        return len(self.told("Elected")) > len(self.told("Deposed"))
+        return len(self.times_of("Elected")) > len(self.times_of("Deposed"))
 
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ def masters(server: ConsulServer, folder: Path) -> Iterator[list[Master]]:
             started.append(Master(server, cluster, id, folder))
             if id == "m1":
                 until(lambda: started[0].leads)
-        until(lambda: all(master.told("LeaderSeen") for master in started))
+        until(lambda: all(master.times_of("LeaderSeen") for master in started))
         yield started
     finally:
         for master in started:
@@ -78,7 +78,7 @@ def test_another_leads_soon_after(
         began = time.monotonic()
         leader.process.send_signal(how)
         until(lambda: any(master.leads for master in others))
-        took = min(moment for master in others for moment in master.told("Elected")) - began
+        took = min(moment for master in others for moment in master.times_of("Elected")) - began
         print(f"{how.name}: {took:.3f} s")
         assert took < limit_s  # seen: 2.1 and 3.0, and 0.09 after SIGTERM
         assert sum(master.leads for master in others) == 1
@@ -94,5 +94,5 @@ def test_a_leader_that_slept_hears_at_once_that_it_leads_no_more(
         woken = time.monotonic()
         leader.process.send_signal(signal.SIGCONT)
         until(lambda: not leader.leads)
-        assert leader.told("Deposed")[0] - woken < 3.0  # about 0.02
-        until(lambda: len(leader.told("LeaderSeen")) > 1)
+        assert leader.times_of("Deposed")[0] - woken < 3.0  # about 0.02
+        until(lambda: len(leader.times_of("LeaderSeen")) > 1)

@@ -305,10 +305,10 @@ async def test_a_large_body_is_in_the_blob_store(site: TaskSite, tmp_path: Path)
         reply = await cluster.ask("submit", submission(spec, list(spec.seeds), out))
         await until(lambda: run_of(cluster, reply["run"]).get("state") == "completed")
         await cluster.flush_outputs()
-    found = {item["url"]: item for item in items(out)}
-    assert FileBlobs(tmp_path / "d" / BLOBS).get(found[url]["body_blob"]) == large
-    assert "body" not in found[url]
-    assert found[binary]["body_base64"] == "/wA="
+    by_url = {item["url"]: item for item in items(out)}
+    assert FileBlobs(tmp_path / "d" / BLOBS).get(by_url[url]["body_blob"]) == large
+    assert "body" not in by_url[url]
+    assert by_url[binary]["body_base64"] == "/wA="
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

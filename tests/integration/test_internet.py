@@ -139,7 +139,7 @@ def test_a_name_that_changes_its_answer_leads_to_no_private_address(
     ):
         view = crawl(net, tmp_path, job)
     assert inside.connections == 0
-    assert net.asked["rebind.example"] >= len(PORTS)
+    assert net.lookups["rebind.example"] >= len(PORTS)
     blocked = view["failed_reasons"].pop("blocked_address: loopback (127.0.0.1)")
     assert view["failed_reasons"] == {"blocked_address: metadata (169.254.169.254)": 1}
     assert blocked >= 1

@@ -167,4 +167,4 @@ async def test_a_sitemap_leads_no_crawl_inside_also_not_by_a_proxy(
         view = await crawled(tmp_path, web, "/status/200", sitemaps=maps, fetch=fetch, scope=scope)
         assert (view["pages"], view["failed_reasons"]) == (1, BLOCKED)
         for proxy in proxies:
-            assert set(proxy.asked) == {f"127.0.0.1:{web.port}"}
+            assert set(proxy.targets) == {f"127.0.0.1:{web.port}"}

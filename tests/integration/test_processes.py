@@ -219,7 +219,7 @@ async def test_a_leader_that_fails_at_every_try_waits_longer_each_time_and_says_
     def fails(self: object, now: float) -> object:
         raise LookupError("planted")
 
-    async def told(*args: object) -> str:
+    async def output_of(*args: object) -> str:
         done = await asyncio.to_thread(command, *args, "--data", data, cwd=tmp_path)
         return done.stdout + done.stderr
 
@@ -232,10 +232,10 @@ async def test_a_leader_that_fails_at_every_try_waits_longer_each_time_and_says_
             with monkeypatch.context() as planted:
                 planted.setattr(Planner, "plan", fails)
                 await until(lambda: cluster.snapshot().mishaps.in_row >= 5)
-                doctor = await told("doctor")
+                doctor = await output_of("doctor")
                 assert "fail  cluster: its leader failed" in doctor
                 assert "LookupError: planted" in doctor
-                assert "by an error of its own: LookupError: planted" in await told("job", 1)
+                assert "by an error of its own: LookupError: planted" in await output_of("job", 1)
                 assert cluster.snapshot().epoch < 20, "not without a pause"
             await until(lambda: run_of(cluster, run).get("state") in OVER)
             await cluster.flush_outputs()

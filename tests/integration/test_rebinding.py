@@ -101,7 +101,7 @@ def test_a_page_in_the_browser_cannot_rebind_its_typed_name(tmp_path: Path) -> N
         view = crawl(
             *(net, tmp_path, job(["http://rebind.example/shelf/page"], 'engine = "browser"', more))
         )
-        assert net.asked["rebind.example"] >= 3, "submission, page and script"
+        assert net.lookups["rebind.example"] >= 3, "submission, page and script"
     assert view["pages"] == 1, view
     assert inside.connections == 0
 

@@ -42,7 +42,7 @@ class Site:
         seeds = [self.web.url(f"/shelf/{name}") for name in names]
         return await crawl(self._cluster, spec or job(), seeds, self.out)
 
-    def asked(self) -> dict[str, Hit]:
+    def last_hits(self) -> dict[str, Hit]:
         """What the last run asked for, each page once."""
         hits = {hit.path.removeprefix("/shelf/"): hit for hit in self.web.log}
         assert len(hits) == len(self.web.log), [hit.path for hit in self.web.log]
@@ -79,7 +79,7 @@ async def test_a_second_run_keeps_only_what_is_new_or_changed(tmp_path: Path, en
         second = await site.run("top", spec=spec)
         assert counts(second) == (5, 2, 3)
         assert site.kept() == {"b", "deep", "newer"}
-        sent = {name: hit.headers.get("if-none-match") for name, hit in site.asked().items()}
+        sent = {name: hit.headers.get("if-none-match") for name, hit in site.last_hits().items()}
         assert sent == {"top": '"top"', "a": '"a"', "b": '"b"', "deep": '"deep"', "newer": None}
         assert second["statuses"] == {"200": 3, "304": 2}
 
@@ -188,7 +188,7 @@ async def test_every_kind_of_server_is_understood(tmp_path: Path) -> None:
         assert counts(first) == (len(CASES), 0, len(CASES))
         web.shelf = {name: case[1] for name, case in zip(names, CASES.values(), strict=True)}
         second = await site.run(*names)
-        hits, kept = site.asked(), site.kept()
+        hits, kept = site.last_hits(), site.kept()
         statuses: dict[str, int] = {}
         for name, (title, case) in zip(names, CASES.items(), strict=True):
             _, _, (tag, date), unchanged, status = case
@@ -215,16 +215,16 @@ async def test_a_redirects_target_gets_no_validators_of_another_url(tmp_path: Pa
         await site.run("old", spec=alone)
         second = await site.run("old", spec=alone)
         assert counts(second) == (1, 1, 0)
-        for hit in site.asked().values():
+        for hit in site.last_hits().values():
             assert not {"if-none-match", "if-modified-since"} & hit.headers.keys(), hit
         web.shelf["here"] = Document("h", etag='"h"')
         await site.run("here", spec=alone)
         web.shelf["here"].location = "/shelf/there"
         web.shelf["there"] = Document("t", etag='"h"')
         moved = await site.run("here", spec=alone)
-        assert site.asked()["here"].headers["if-none-match"] == '"h"'
-        assert "if-none-match" not in site.asked()["there"].headers
-        assert "there" in site.asked()
+        assert site.last_hits()["here"].headers["if-none-match"] == '"h"'
+        assert "if-none-match" not in site.last_hits()["there"].headers
+        assert "there" in site.last_hits()
         assert moved["failed"] == 0
         web.shelf["moved"] = Document("y", honest=False)
         web.shelf["old"].location = "/shelf/moved"
@@ -275,8 +275,8 @@ async def test_a_page_that_is_gone_is_not_started_from_again(tmp_path: Path) -> 
         assert second["failed_reasons"] == {"http_404": 1, "http_500": 1}
         web.shelf["ill"] = Document("i", etag='"i"')
         third = await site.run("top", spec=spec)
-        assert site.asked().keys() == {"top", "ill"}
-        assert site.asked()["ill"].headers["if-none-match"] == '"i"'
+        assert site.last_hits().keys() == {"top", "ill"}
+        assert site.last_hits()["ill"].headers["if-none-match"] == '"i"'
         assert counts(third) == (2, 2, 0)
 
 
@@ -288,7 +288,7 @@ async def test_what_is_not_due_is_not_asked_for(tmp_path: Path) -> None:
         web.shelf = {"top": Document(links=("a",)), "a": Document("a"), "b": Document("b")}
         await site.run("top", spec=spec)
         second = await site.run("top", "b", spec=spec)
-        assert site.asked().keys() == {"b"}
+        assert site.last_hits().keys() == {"b"}
         assert second["skipped_reasons"] == {"not_due": 2}
         assert counts(second) == (1, 0, 1)
 

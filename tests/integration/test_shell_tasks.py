@@ -100,15 +100,15 @@ class Place:
 
     def processes(self) -> list[int]:
         """All living processes with the marker in their command line, but not this one's."""
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes()
                 if self.marker.encode() in words and alive(int(entry.name)):
-                    found.append(int(entry.name))
-        return found
+                    pids.append(int(entry.name))
+        return pids
 
 
 @pytest.fixture

@@ -142,7 +142,7 @@ async def test_a_spider_is_held_to_robots_scope_guard_and_order(tmp_path: Path) 
             politeness=Politeness(rate=20, concurrency=1),
         )
         view, crawled_items = await crawled(tmp_path, spec)
-        paths = [request["path"] for request in site.asked if request["path"] != "/robots.txt"]
+        paths = [request["path"] for request in site.requests if request["path"] != "/robots.txt"]
         assert paths == ["/two", "/one", "/three"]
         assert {item["url"].rpartition("/")[2] for item in crawled_items} == {"one", "two", "three"}
         assert view["skipped_reasons"] == {"robots": 1, "start": 1}

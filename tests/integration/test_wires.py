@@ -113,7 +113,7 @@ async def test_pages_beside_one_that_breaks_its_connection_are_done(tmp_path: Pa
         linked = web.url("/links/" + ",".join(path.replace("/", ".") for path in pages))
         job = seeds([linked]) + f"[politeness]\nconcurrency = 8\n{TWO}retries = 2\n"
         summary = await crawled(tmp_path, job)
-        request_counts = web.asked
+        request_counts = web.request_counts
     assert await reasons(tmp_path) == {f"/{path}": "http2" for path in always}
     assert summary["pages"] == 31
     # Once and two retries, each time perhaps also on a connection of its own.

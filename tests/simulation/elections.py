@@ -25,7 +25,7 @@ class Candidate:
         self.race = race
         self.id = id
         self.coordinator = SimCoordinator(race.consul, race.time)
-        self.told: list[CoordEvent] = []
+        self.events: list[CoordEvent] = []
         self.stalled_until = 0.0
         self.disturbed_at = race.time.now  # since when it could have learned everything
         member = Member(MemberRole.MASTER, id, CLUSTER, "1", "host", 1, incarnation)
@@ -40,7 +40,7 @@ class Candidate:
         self.disturbed_at = max(self.disturbed_at, until)
 
     def on_event(self, event: CoordEvent) -> None:
-        self.told.append(event)
+        self.events.append(event)
         self.race.on_event(self, event)
 
     def _beat(self) -> None:
@@ -85,7 +85,9 @@ class Race:
 
     def on_event(self, who: Candidate, event: CoordEvent) -> None:
         self.note(f"{who.id} {event}"[:120])
-        mine = [past_event for past_event in who.told if isinstance(past_event, Elected | Deposed)]
+        mine = [
+            past_event for past_event in who.events if isinstance(past_event, Elected | Deposed)
+        ]
         if not isinstance(event, Elected | Deposed):
             return
         kinds = [type(past_event) for past_event in mine]

@@ -88,7 +88,7 @@ def chunks(first: int, seeds: int) -> Iterator[tuple[str, range]]:
 def simulate(first: int, seeds: int, deadline: float, jobs: int) -> tuple[int, int]:
     """Return how many seeds were played, and with how many of them something was wrong."""
     played = failed = 0
-    told = time.monotonic()
+    printed_at = time.monotonic()
     waiting = chunks(first, seeds)
     with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
         running = {
@@ -108,8 +108,8 @@ def simulate(first: int, seeds: int, deadline: float, jobs: int) -> tuple[int, i
                 following = next(waiting, None) if time.monotonic() < deadline else None
                 if following is not None:
                     running[pool.submit(play, *following)] = following
-            if time.monotonic() - told > TELL_EVERY_S:
-                told = time.monotonic()
+            if time.monotonic() - printed_at > TELL_EVERY_S:
+                printed_at = time.monotonic()
                 print(f"{played:,} stories, {failed} failed", flush=True)
     return played, failed
 

@@ -58,7 +58,7 @@ def watched() -> Iterator[Counter[str]]:
             ):
                 continue  # the one without a request there goes first, whatever its turn
             if host is None and (
-                self.tasks._known[run].is_inherited or not self.tasks._has_room(run)
+                self.tasks._task_runs[run].is_inherited or not self.tasks._has_room(run)
             ):
                 continue
             mine, its = self._priority(run), self._priority(row.run)

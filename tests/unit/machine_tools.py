@@ -180,7 +180,7 @@ class LeaderStory:
         self.takeovers: list[m.LeadershipBegan | m.TakeoverFailed] = []
         self.hold: Callable[[Any], bool] = lambda what: False  # commands and queries to keep back
         self.held: list[Command | m.Ask] = []
-        self.asked = 0
+        self.request_count = 0
         self.numbers: dict[tuple[str, int], int] = {}
 
     @property
@@ -322,9 +322,9 @@ class LeaderStory:
 
     def ask(self, op: str, id: str = "", client: bytes = b"c", **args: Any) -> Reply | None:
         """Ask and return the newest reply, if one came at once."""
-        self.asked += 1
+        self.request_count += 1
         before = len(self.replies)
-        self.handle(m.ClientAsked(client, ClientRequest(id or f"q{self.asked}", op, args)))
+        self.handle(m.ClientAsked(client, ClientRequest(id or f"q{self.request_count}", op, args)))
         self.tick()
         return self.replies[-1] if len(self.replies) > before else None
 

@@ -12,13 +12,13 @@ from typing import Any
 
 class EchoSite:
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.origin = ""
         self.pages: dict[str, bytes] = {}
         self.redirects: dict[str, tuple[int, str]] = {}
 
     def of(self, path: str) -> list[dict[str, Any]]:
-        return [request for request in self.asked if request["path"] == path]
+        return [request for request in self.requests if request["path"] == path]
 
 
 @contextlib.contextmanager
@@ -38,7 +38,7 @@ def echo_site(robots: str = "") -> Iterator[EchoSite]:
                 "body": body,
                 "headers": {name.lower(): value for name, value in self.headers.items()},
             }
-            site.asked.append(request)
+            site.requests.append(request)
             status, kind, data = 200, "application/json", json.dumps(request).encode()
             if self.path == "/robots.txt":
                 kind, data = "text/plain", robots.encode()

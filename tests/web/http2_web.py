@@ -50,7 +50,7 @@ class Http2Web:
         self.cancelled: list[str] = []
         self.connections = 0
         self.port = 0
-        self.asked: Counter[str] = Counter()  # how often each path was asked for
+        self.request_counts: Counter[str] = Counter()  # how often each path was asked for
         self.streams = streams
         self._arrival = asyncio.Event()
         self._server: asyncio.Server | None = None
@@ -71,7 +71,7 @@ class Http2Web:
 
     def note(self, hit: Http2Hit) -> None:
         self.log.append(hit)
-        self.asked[hit.path] += 1
+        self.request_counts[hit.path] += 1
         self._arrival.set()
 
     async def __aenter__(self) -> Self:
@@ -279,14 +279,14 @@ async def large(x: Http2Exchange) -> None:
 @behaviour
 async def waits(x: Http2Exchange) -> None:
     """/waits/ANYTHING: without an answer when it is asked for first; later a page."""
-    if x.web.asked[x.hit.path] > 1:
+    if x.web.request_counts[x.hit.path] > 1:
         await x.reply()
 
 
 @behaviour
 async def half(x: Http2Exchange) -> None:
     """/half/ANYTHING: half a page when it is asked for first; later a whole one."""
-    if x.web.asked[x.hit.path] > 1:
+    if x.web.request_counts[x.hit.path] > 1:
         await x.reply()
     else:
         await x.begin()
@@ -306,7 +306,7 @@ async def reset(x: Http2Exchange) -> None:
     """/reset/CODE/WHEN/TIMES: the stream is reset `before` the headers, or `within` the body; a
     page after it was so TIMES times."""
     code, when, times = x.rest.split("/")
-    if x.web.asked[x.hit.path] > int(times):
+    if x.web.request_counts[x.hit.path] > int(times):
         await x.reply()
         return
     if when == "within":
@@ -354,7 +354,7 @@ FAULTS: dict[str, Callable[[Http2Exchange], bytes]] = {
 async def fault(x: Http2Exchange) -> None:
     """/fault/KIND/TIMES: bytes that break the protocol; a page after that was so TIMES times."""
     kind, times = x.rest.split("/")
-    if x.web.asked[x.hit.path] > int(times):
+    if x.web.request_counts[x.hit.path] > int(times):
         await x.reply()
     else:
         await x.raw(FAULTS[kind](x))
@@ -379,7 +379,7 @@ async def goaway(x: Http2Exchange) -> None:
     """/goaway/CODE/LAST/TIMES: the connection ends; LAST is `all` (this stream was the last that
     counted), `none`, or a number; a page after it was so TIMES times."""
     code, last, times = x.rest.split("/")
-    if x.web.asked[x.hit.path] > int(times):
+    if x.web.request_counts[x.hit.path] > int(times):
         await x.reply()
         return
     stream = {"all": x.hit.stream, "none": 0}.get(last) if not last.isdigit() else int(last)
@@ -398,7 +398,7 @@ async def answers_and_leaves(x: Http2Exchange) -> None:
 @behaviour
 async def hangs_up(x: Http2Exchange) -> None:
     """/hangs-up/TIMES: the connection is closed without a word; then a page."""
-    if x.web.asked[x.hit.path] > int(x.rest):
+    if x.web.request_counts[x.hit.path] > int(x.rest):
         await x.reply()
     else:
         x.connection.writer.close()

@@ -33,7 +33,7 @@ Zone = Callable[[str, int], list[str]]
 
 class Internet:
     def __init__(self, folder: Path, zone: Zone, *addresses: str) -> None:
-        self.asked: Counter[str] = Counter()  # look-ups of each name
+        self.lookups: Counter[str] = Counter()  # look-ups of each name
         self.space = f"zci{os.getpid()}-{next(_serial)}"
         self._files = (folder / "resolv.conf", folder / "hosts")
         self._zone = zone
@@ -97,8 +97,8 @@ class Internet:
         (kind,) = struct.unpack_from("!H", question, at + 1)
         addresses: list[str] = []
         if kind == _TYPE_A:  # of AAAA there are none
-            addresses = self._zone(name, self.asked[name])
-            self.asked[name] += 1
+            addresses = self._zone(name, self.lookups[name])
+            self.lookups[name] += 1
         no_such_name = kind == _TYPE_A and not addresses
         flags = 0x8180 | (3 if no_such_name else 0)
         records = b"".join(

@@ -38,7 +38,7 @@ class _Proxy(Listening):
         self.met = 0  # connections
         self.running = 0
         self.most_running = 0
-        self.asked: list[str] = []  # targets
+        self.targets: list[str] = []  # targets
 
     @property
     def url(self) -> str:
@@ -64,7 +64,7 @@ class _Proxy(Listening):
     async def _dial(
         self, host: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        self.asked.append(f"{host}:{port}")
+        self.targets.append(f"{host}:{port}")
         return await asyncio.open_connection(self.names.get(host, host), port)
 
     def _began(self) -> None:

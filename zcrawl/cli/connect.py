@@ -133,9 +133,9 @@ def _explaining(ask: Ask) -> Ask:
 async def jobs(settings: Settings, tag: str = "", *, archived: bool = False) -> dict[str, Any]:
     """Return all job views, or those with a tag, under `jobs`."""
     if is_live(settings):
-        wanted = ({"tag": tag} if tag else {}) | ({"archived": True} if archived else {})
+        args = ({"tag": tag} if tag else {}) | ({"archived": True} if archived else {})
         async with running(settings) as ask:
-            return await ask("jobs", wanted)
+            return await ask("jobs", args)
     with contextlib.closing(open_database(settings)) as store:
         listed = store.query(ListJobs())
         assert isinstance(listed, JobList)

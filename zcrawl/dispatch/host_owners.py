@@ -408,8 +408,8 @@ class Granter:
 
     def _most_owned(self, names: list[ProcessName], total: int) -> dict[ProcessName, int]:
         """Return how many of `total` hosts each worker should own at most, by its capacity."""
-        known = [self.capacity[name] for name in names if name in self.capacity]
-        usual = sum(known) / len(known) if known else 1.0
+        capacities = [self.capacity[name] for name in names if name in self.capacity]
+        usual = sum(capacities) / len(capacities) if capacities else 1.0
         slots = {name: self.capacity.get(name, usual) for name in names}
         share = LOAD_FACTOR * total / sum(slots.values()) if names else 0.0
         return {name: math.ceil(round(share * slots[name], 9)) for name in names}

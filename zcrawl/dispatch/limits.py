@@ -148,8 +148,8 @@ def _task_reasons(planner: Planner, now: float) -> Iterator[tuple[int, int, Why]
 
 def _ranked(groups: Mapping[str, _Group], capacity: _Capacity) -> list[SpeedLimit]:
     total = sum(group.queued for group in groups.values()) or 1
-    found = [_limit(code, group, total, capacity) for code, group in groups.items()]
-    return sorted(found, key=lambda limit: (-limit.queued, limit.code))
+    speed_limits = [_limit(code, group, total, capacity) for code, group in groups.items()]
+    return sorted(speed_limits, key=lambda limit: (-limit.queued, limit.code))
 
 
 def _add(

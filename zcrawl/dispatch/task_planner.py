@@ -89,7 +89,7 @@ class TaskPlanner:
         self._roster, self._runs = tables.roster, tables.runs
         self._frontier, self._leases = tables.frontier, tables.leases
         self._may_start, self._overdue, self._send = may_start, overdue, send
-        self._known: dict[int, TaskRun] = {}
+        self._task_runs: dict[int, TaskRun] = {}
         self._of_job: dict[int, dict[int, None]] = {}  # job → its runs here
         self._queue: list[tuple[int, int, int]] = []  # (-priority, turn, run)
         self._turn = 0
@@ -104,19 +104,19 @@ class TaskPlanner:
 
     def lane_opened(self, run: int) -> None:
         """Note that the run has tasks in memory."""
-        if run not in self._known:
+        if run not in self._task_runs:
             active = self._runs.get(run)
             if active is None:
                 return
-            self._known[run] = TaskRun(active.row.job)
+            self._task_runs[run] = TaskRun(active.row.job)
             self._of_job.setdefault(active.row.job, {})[run] = None
         self._wake(run)
 
     def inherit(self) -> None:
         """Hold back the tasks of all runs until `await_greetings`: workers may still have them."""
         self._held_until = math.inf
-        for known in self._known.values():
-            known.is_inherited = True
+        for task_run in self._task_runs.values():
+            task_run.is_inherited = True
 
     def await_greetings(self, until: float) -> None:
         """Hold back inherited tasks until then, because workers learn only now who leads."""
@@ -125,12 +125,12 @@ class TaskPlanner:
 
     def run_ended(self, run: int) -> None:
         """Forget a run."""
-        known = self._known.pop(run, None)
-        if known is not None:
-            del self._of_job[known.job][run]
-            if not self._of_job[known.job]:
-                del self._of_job[known.job]
-                self._limited.pop(known.job, None)
+        task_run = self._task_runs.pop(run, None)
+        if task_run is not None:
+            del self._of_job[task_run.job][run]
+            if not self._of_job[task_run.job]:
+                del self._of_job[task_run.job]
+                self._limited.pop(task_run.job, None)
         for row in [row for row in self.trials if row.run == run]:
             self._trials.forget(self, row.seq)
 
@@ -140,9 +140,9 @@ class TaskPlanner:
 
     def lease_left(self, row: QueuedRow) -> None:
         """Note that a worker no longer holds a task."""
-        known = self._known.get(row.run)
-        if known is not None and known.job in self._limited:
-            for run in self._limited.pop(known.job):
+        task_run = self._task_runs.get(row.run)
+        if task_run is not None and task_run.job in self._limited:
+            for run in self._limited.pop(task_run.job):
                 self._wake(run)
 
     def workers_changed(self) -> None:
@@ -153,10 +153,10 @@ class TaskPlanner:
         self._blocked.clear()
 
     def _wake(self, run: int) -> None:
-        known = self._known.get(run)
-        if known is not None and not known.is_queued:
-            known.is_queued = True
-            heapq.heappush(self._queue, (-self._priority(run), known.turn, run))
+        task_run = self._task_runs.get(run)
+        if task_run is not None and not task_run.is_queued:
+            task_run.is_queued = True
+            heapq.heappush(self._queue, (-self._priority(run), task_run.turn, run))
 
     def _priority(self, run: int) -> int:
         active = self._runs.get(run)
@@ -217,9 +217,9 @@ class TaskPlanner:
     def _release(self) -> None:
         """Let inherited runs go on."""
         self._held_until = None
-        for run, known in self._known.items():
-            if known.is_inherited:
-                known.is_inherited = False
+        for run, task_run in self._task_runs.items():
+            if task_run.is_inherited:
+                task_run.is_inherited = False
                 self._wake(run)
 
     def _plan_trials(self, now: float) -> None:
@@ -261,36 +261,36 @@ class TaskPlanner:
             self._blocked[able] = left = {
                 run: None
                 for run in runs
-                if (known := self._known.get(run)) is not None and not known.is_queued
+                if (task_run := self._task_runs.get(run)) is not None and not task_run.is_queued
             }
             if not left:
                 del self._blocked[able]
 
     def _order(self, run: int) -> tuple[int, int]:
-        known = self._known.get(run)
-        return -self._priority(run), 0 if known is None else known.turn
+        task_run = self._task_runs.get(run)
+        return -self._priority(run), 0 if task_run is None else task_run.turn
 
     def _next_run(self) -> int | None:
         """Take the next run off the queue; None if it has ended or has another priority now."""
         rank, turn, run = heapq.heappop(self._queue)
-        known = self._known.get(run)
-        if known is None or not known.is_queued or turn != known.turn:
+        task_run = self._task_runs.get(run)
+        if task_run is None or not task_run.is_queued or turn != task_run.turn:
             return None
         if rank != -self._priority(run):
             heapq.heappush(self._queue, (-self._priority(run), turn, run))
             return None
-        known.is_queued = False
+        task_run.is_queued = False
         return run
 
     def _dispatch(self, run: int, free: list[tuple[float, str, WorkerInfo]], now: float) -> None:
         """Send one task of a run, and queue the run again; or leave it where it waits."""
-        known = self._known[run]
+        task_run = self._task_runs[run]
         if not self._frontier.has_ready((run, NO_HOST)):
             return
-        if known.is_inherited:
+        if task_run.is_inherited:
             return
         if not self._has_room(run):
-            self._limited.setdefault(known.job, {})[run] = None
+            self._limited.setdefault(task_run.job, {})[run] = None
             return
         worker = self._take_worker(run, free)
         if worker is None:
@@ -304,7 +304,7 @@ class TaskPlanner:
         if worker.task_credit > 0:
             heapq.heappush(free, (_load(worker), worker.id, worker))
         self._turn += 1
-        known.turn = self._turn
+        task_run.turn = self._turn
         self._wake(run)
 
     def _send_row(self, worker: WorkerInfo, row: QueuedRow, now: float) -> None:
@@ -347,7 +347,7 @@ class TaskPlanner:
         """Return whether the job of the run may have one more task at a time."""
         active = self._runs.get(run)
         most = 0 if active is None else active.spec.concurrency
-        return not most or self.running(self._known[run].job) < most
+        return not most or self.running(self._task_runs[run].job) < most
 
     def running(self, job: int) -> int:
         """Return how many tasks of a job workers have now."""
@@ -368,10 +368,10 @@ class TaskPlanner:
 
     def gate(self, run: int, now: float) -> TaskGate:
         """Return the first obstacle to sending a task of the run now."""
-        known, active = self._known.get(run), self._runs.get(run)
-        if known is None or active is None or not self._frontier.has_ready((run, NO_HOST)):
+        task_run, active = self._task_runs.get(run), self._runs.get(run)
+        if task_run is None or active is None or not self._frontier.has_ready((run, NO_HOST)):
             return TaskGate.NO_ROWS
-        if known.is_inherited:
+        if task_run.is_inherited:
             return TaskGate.INHERITED
         if not active.may_start(self._leases.by_run.get(run, 0)):
             return TaskGate.RUN
@@ -387,19 +387,19 @@ class TaskPlanner:
     @property
     def runs(self) -> list[int]:
         """The runs that have or had tasks."""
-        return list(self._known)
+        return list(self._task_runs)
 
     def check_awake(self, now: float) -> None:
         """Assert after a plan that every task that can be sent was sent."""
-        for run in self._known:
+        for run in self._task_runs:
             assert self.gate(run, now) is not TaskGate.OPEN, (
                 f"run {run} has a task, and a worker is free for it"
             )
 
     def check(self) -> None:
         queued = {run for _, _, run in self._queue}
-        for run, known in self._known.items():
-            assert run in queued or not known.is_queued, "a run that is queued is in the queue"
+        for run, task_run in self._task_runs.items():
+            assert run in queued or not task_run.is_queued, "a run that is queued is in the queue"
 
 
 def _load(worker: WorkerInfo) -> float:

@@ -68,8 +68,8 @@ class HistoryKeeper:
         }
 
         def of_host(host: int) -> Gauge:
-            known = state.planner.hosts.get(host)
-            length = queued(known, state.frontier) if known is not None else 0
+            host_state = state.planner.hosts.get(host)
+            length = queued(host_state, state.frontier) if host_state is not None else 0
             return Gauge(length, hosts.get(host, NONE))
 
         cluster = Gauge(sum(gauge.queued for gauge in run_gauges.values()), _sum(lanes))

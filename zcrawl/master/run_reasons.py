@@ -27,10 +27,10 @@ class RunReasons:
             self._until = now + KEPT_S
             self._reasons = {}
             for run, reasons in limits_by_run(planner, flight, now).items():
-                found = next((limit for limit in reasons if limit.code != DUE), None)
+                main_limit = next((limit for limit in reasons if limit.code != DUE), None)
                 active = planner.runs.get(run)
-                if found is not None and active is not None and active.dispatches:
-                    self._reasons[run] = in_words(found)
+                if main_limit is not None and active is not None and active.dispatches:
+                    self._reasons[run] = in_words(main_limit)
         return self._reasons
 
 

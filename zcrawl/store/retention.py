@@ -121,8 +121,8 @@ def oldest_to_remove(
     removals: Iterable[tuple[EndedRun, str]], after: int, limit: int
 ) -> list[tuple[EndedRun, str]]:
     """Return the first `limit` of these runs by id, from those above `after`."""
-    wanted = (removal for removal in removals if removal[0].id > after)
-    return heapq.nsmallest(limit, wanted, key=lambda removal: removal[0].id)
+    candidates = (removal for removal in removals if removal[0].id > after)
+    return heapq.nsmallest(limit, candidates, key=lambda removal: removal[0].id)
 
 
 def _parents(spec: _RetentionSpec) -> set[str]:

@@ -37,7 +37,7 @@ class FakeCluster:
         self.story = list(story)
         self.store = store
         self.mishaps = {"total": 0, "in_row": 0, "last": ""}
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, dict[str, Any]]] = []
         self.calls: list[str] = []
         self.jobs: list[dict[str, Any]] = []
         self.refuse_seeds_after = 10**9
@@ -52,7 +52,7 @@ class FakeCluster:
         return msgspec.convert(shot, EmbeddedSnapshot)
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append((op, args))
+        self.requests.append((op, args))
         match op:
             case "submit":
                 return {"job": 3, "run": 7}
@@ -73,7 +73,7 @@ class FakeCluster:
         return {}
 
     def seeds(self) -> list[dict[str, Any]]:
-        return [args for op, args in self.asked if op == "add_seeds"]
+        return [args for op, args in self.requests if op == "add_seeds"]
 
     async def drain(self, timeout_s: float) -> None:
         self.calls.append("drain")
@@ -126,7 +126,7 @@ async def test_a_crawl_submits_waits_flushes_and_tells_where_the_items_are(tmp_p
     cluster = FakeCluster([], [row()], [row(**DONE)])
     code, notes = await crawl(cluster, plan(tmp_path))
     assert code == 0
-    op, args = cluster.asked[0]
+    op, args = cluster.requests[0]
     assert op == "submit"
     assert args["mode"] == "update"
     assert args["seeds"] == ["https://x/"]
@@ -263,7 +263,7 @@ async def test_resume_goes_on_with_every_unfinished_run(tmp_path: Path) -> None:
     ]
     code, _ = await crawl(cluster, plan(tmp_path, resume=True))
     assert code == 0
-    assert ("act", {"ref": "3", "action": "resume", "run": 7}) in cluster.asked
+    assert ("act", {"ref": "3", "action": "resume", "run": 7}) in cluster.requests
     assert [args["run"] for args in cluster.seeds()] == [7]
 
 

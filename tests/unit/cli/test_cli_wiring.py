@@ -94,10 +94,10 @@ class World:
     def __init__(self) -> None:
         self.live = False
         self.made: list[tuple[Path, int, dict[str, Any]]] = []
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, dict[str, Any]]] = []
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append((op, args))
+        self.requests.append((op, args))
         match op:
             case "submit" if args["spec"]["name"] == "taken":
                 raise RefusedError("a job of this name exists: 3", code="name_exists")
@@ -181,7 +181,7 @@ def test_a_crawl_starts_a_cluster_in_the_data_folder(
     assert rights["outputs"].owner
     more = {"pause_unfinished": True, "nursery": 2, "blobs": blobs, "retention": Retention()}
     assert options == {**limits, **rights, **more}
-    spec = world.asked[0][1]["spec"]
+    spec = world.requests[0][1]["spec"]
     assert spec["scope"]["max_depth"] == 3
     assert (spec["politeness"]["rate"], spec["politeness"]["spread"]) == (0.0, True)
     assert json.loads(capsys.readouterr().out)["pages"] == 2
@@ -218,7 +218,7 @@ def test_submit_says_what_a_known_name_means(world: World, flags: list[str], mod
     """Without a flag the cluster is asked to refuse it."""
     world.live = True
     assert run(["submit", "https://x/", *flags]) == 0
-    assert world.asked[0][1]["mode"] == mode
+    assert world.requests[0][1]["mode"] == mode
 
 
 def test_a_refusal_reaches_the_user_with_its_code(
@@ -239,7 +239,7 @@ def test_actions_reach_the_running_cluster_or_one_of_their_own(
     """Without a running cluster a master without workers does it."""
     world.live = live
     assert run([action, "x"]) == 0
-    assert world.asked == [("act", {"ref": "x", "action": action})]
+    assert world.requests == [("act", {"ref": "x", "action": action})]
     assert [workers for _, workers, _ in world.made] == [-1 if live else 0]
 
 
@@ -260,15 +260,15 @@ def test_a_deletion_is_confirmed_on_a_terminal_and_names_the_runs_that_were_show
     for typed in ("\n", "n\n", "", "yy\n"):
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
         assert run(["delete", "x", *flags]) == 1
-        assert [op for op, _ in world.asked] == ["job"]
-        world.asked.clear()
-    told = capsys.readouterr().err
-    assert "job 3 x" in told
-    assert "run 7 completed" in told
-    assert "2 pages and 2 items" in told
+        assert [op for op, _ in world.requests] == ["job"]
+        world.requests.clear()
+    question = capsys.readouterr().err
+    assert "job 3 x" in question
+    assert "run 7 completed" in question
+    assert "2 pages and 2 items" in question
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert run(["delete", "x", *flags]) == 0
-    assert world.asked[-1] == ("act", {"action": "delete", **sent})
+    assert world.requests[-1] == ("act", {"action": "delete", **sent})
 
 
 @pytest.mark.parametrize("flags", [["--yes"], ["--json"]])
@@ -279,7 +279,7 @@ def test_a_deletion_asks_nothing_where_nobody_can_or_wants_to_answer(
     world.live = True
     monkeypatch.setattr(output, "can_confirm", lambda: True)
     assert run(["delete", "x", *flags]) == 0
-    assert world.asked == [("act", {"ref": "x", "action": "delete"})]
+    assert world.requests == [("act", {"ref": "x", "action": "delete"})]
 
 
 def test_nodes_and_drain_need_a_running_cluster(

@@ -38,7 +38,7 @@ def test_no_more_than_a_few_reasons_have_lines_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "count", "text"),
+    ("entry", "count", "text"),
     [
         (example(), 1, f" at {URL}"),
         (example(), 3, f", the first at {URL}"),
@@ -49,9 +49,9 @@ def test_no_more_than_a_few_reasons_have_lines_of_their_own() -> None:
         (example("w" * 1000), 1, f": {'w' * MOST_DETAIL}… at {URL}"),
     ],
 )
-def test_an_example_names_its_page_once(one: dict[str, str], count: int, text: str) -> None:
+def test_an_example_names_its_page_once(entry: dict[str, str], count: int, text: str) -> None:
     """Many details begin with the URL already."""
-    assert example_text(one, count) == text
+    assert example_text(entry, count) == text
 
 
 @pytest.mark.parametrize(

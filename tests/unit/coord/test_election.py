@@ -49,11 +49,11 @@ class Driver:
         self.feed(c.ElectionTicked())
         self.feed(c.CallDone(c.Register(False, Condition())))
         self.feed(c.SessionMade("s1"))
-        assert told(self.feed(c.LockWon("s1", hint))) == [Elected(hint, alone=False)]
+        assert events_in(self.feed(c.LockWon("s1", hint))) == [Elected(hint, alone=False)]
         return self
 
 
-def told(effects: c.ElectionEffects) -> list[CoordEvent]:
+def events_in(effects: c.ElectionEffects) -> list[CoordEvent]:
     return [effect.event for effect in effects if isinstance(effect, c.Tell)]
 
 
@@ -72,7 +72,7 @@ def test_the_way_to_the_lock_is_register_session_lock() -> None:
     assert calls(driver.feed(c.CallDone(c.Register(False, Condition())))) == [c.CreateSession()]
     assert calls(driver.feed(c.SessionMade("s1"))) == [c.AcquireLock("s1")]
     effects = driver.feed(c.LockWon("s1", 5))
-    assert told(effects) == [Elected(5, alone=False)]
+    assert events_in(effects) == [Elected(5, alone=False)]
     assert calls(effects) == [c.Register(True, Condition())]  # the tag says who leads
 
 
@@ -132,7 +132,7 @@ def test_a_lost_session_deposes_at_once() -> None:
     driver = Driver().leads()
     gone = c.CallFailed(c.RenewSession("s1"), c.Trouble.GONE, "not found")
     effects = driver.feed(gone)
-    assert told(effects) == [Deposed("the session is gone")]
+    assert events_in(effects) == [Deposed("the session is gone")]
     assert c.CreateSession() in calls(effects)
     assert driver.election.state is State.OUTSIDE
 
@@ -141,14 +141,14 @@ def test_a_lost_session_deposes_at_once() -> None:
 def test_an_absent_consul_deposes_nobody(call: c.Call) -> None:
     """Told once that it is away and once that it is back; the leader leads on."""
     driver = Driver().leads()
-    assert isinstance(told(driver.feed(c.CallFailed(call, AWAY, "refused")))[0], CoordAway)
+    assert isinstance(events_in(driver.feed(c.CallFailed(call, AWAY, "refused")))[0], CoordAway)
     for _ in range(50):
-        assert told(driver.feed(c.CallFailed(call, AWAY, "refused"), after=0.5)) == []
+        assert events_in(driver.feed(c.CallFailed(call, AWAY, "refused"), after=0.5)) == []
     assert driver.election.state is State.LEADER
     answer: c.CallAnswer = c.CallDone(call)
     if isinstance(call, c.AcquireLock):
         answer = c.LockWon("s1", 5)
-    assert told(driver.feed(answer)) == [CoordBack()]
+    assert events_in(driver.feed(answer)) == [CoordBack()]
 
 
 def test_consul_is_back_when_the_last_need_is_met() -> None:
@@ -156,9 +156,9 @@ def test_consul_is_back_when_the_last_need_is_met() -> None:
     driver = Driver().leads()
     driver.feed(c.CallFailed(c.RenewSession("s1"), AWAY, "no leader"))
     driver.feed(c.WatchFailed("lock", AWAY, "no leader"))
-    assert told(driver.feed(c.CallDone(c.PassCheck("")))) == []
-    assert CoordBack() not in told(driver.feed(entry("s1")))
-    assert told(driver.feed(c.CallDone(c.RenewSession("s1")))) == [CoordBack()]
+    assert events_in(driver.feed(c.CallDone(c.PassCheck("")))) == []
+    assert CoordBack() not in events_in(driver.feed(entry("s1")))
+    assert events_in(driver.feed(c.CallDone(c.RenewSession("s1")))) == [CoordBack()]
 
 
 def test_a_missing_right_is_told_although_consul_was_away() -> None:
@@ -166,10 +166,10 @@ def test_a_missing_right_is_told_although_consul_was_away() -> None:
     driver = Driver()
     driver.feed(c.CallFailed(c.Register(False, Condition()), AWAY, "refused"))
     denied = c.CallFailed(c.Register(False, Condition()), c.Trouble.DENIED, "token abcd… lacks")
-    (event,) = told(driver.feed(denied))
+    (event,) = events_in(driver.feed(denied))
     assert isinstance(event, CoordAway)
     assert "abcd" in event.reason
-    assert told(driver.feed(denied)) == []
+    assert events_in(driver.feed(denied)) == []
 
 
 def test_after_a_gap_the_lock_is_confirmed_before_anything_is_said() -> None:
@@ -183,7 +183,7 @@ def test_after_a_gap_the_lock_is_confirmed_before_anything_is_said() -> None:
     assert driver.election.state is State.LEADER
     assert not any(isinstance(call, c.Register) for call in consul_calls)
     effects = driver.feed(c.LockWon("s1", 5))
-    assert told(effects) == []
+    assert events_in(effects) == []
     assert c.Register(True, Condition("y", ("newer",))) in calls(effects)
 
 
@@ -201,7 +201,7 @@ def test_another_number_means_that_the_lock_was_lost_in_between() -> None:
     driver = Driver().leads(5)
     driver.feed(c.ElectionTicked(), after=GAP_S + 1)
     effects = driver.feed(c.LockWon("s1", 9))
-    assert [type(event) for event in told(effects)] == [Deposed, Elected]
+    assert [type(event) for event in events_in(effects)] == [Deposed, Elected]
     assert driver.election.hint == 9
 
 
@@ -211,7 +211,9 @@ def test_an_old_reading_deposes_nobody() -> None:
     effects = driver.feed(entry("other"))
     assert c.AcquireLock("s1") in calls(effects)
     assert driver.election.state is State.LEADER
-    assert not any(isinstance(event, Deposed) for event in told(driver.feed(c.LockWon("s1", 5))))
+    assert not any(
+        isinstance(event, Deposed) for event in events_in(driver.feed(c.LockWon("s1", 5)))
+    )
 
 
 def test_a_spoilt_value_is_written_again() -> None:
@@ -219,7 +221,7 @@ def test_a_spoilt_value_is_written_again() -> None:
     driver = Driver().leads()
     effects = driver.feed(c.LockRead(c.LockEntry("s1", 5, b"garbage")))
     assert c.AcquireLock("s1") in calls(effects)
-    assert told(driver.feed(c.LockWon("s1", 0))) == []  # a plain write zeroes LockIndex
+    assert events_in(driver.feed(c.LockWon("s1", 0))) == []  # a plain write zeroes LockIndex
     assert c.AcquireLock("s1") not in calls(driver.feed(entry("s1")))
 
 
@@ -228,7 +230,7 @@ def test_a_lock_held_by_another_deposes() -> None:
     driver = Driver().leads()
     driver.feed(entry("other"))
     effects = driver.feed(c.LockRefused("s1"))
-    assert told(effects) == [Deposed("another holds the lock")]
+    assert events_in(effects) == [Deposed("another holds the lock")]
     assert driver.election.state is State.CANDIDATE
 
 
@@ -239,9 +241,9 @@ def test_a_victory_that_is_told_late_is_no_victory() -> None:
     driver.feed(c.CallDone(c.Register(False, Condition())))
     driver.feed(c.SessionMade("s1"))
     effects = driver.feed(c.LockWon("s1", 5), after=GAP_S + 1)
-    assert told(effects) == []
+    assert events_in(effects) == []
     assert c.AcquireLock("s1") in calls(effects)
-    assert told(driver.feed(c.LockWon("s1", 5))) == [Elected(5, alone=False)]
+    assert events_in(driver.feed(c.LockWon("s1", 5))) == [Elected(5, alone=False)]
 
 
 def test_answers_for_an_old_session_are_void() -> None:
@@ -249,7 +251,7 @@ def test_answers_for_an_old_session_are_void() -> None:
     driver = Driver().leads()
     driver.feed(c.CallFailed(c.RenewSession("s1"), c.Trouble.GONE, ""))
     driver.feed(c.SessionMade("s2"))
-    assert told(driver.feed(c.LockWon("s1", 6))) == []
+    assert events_in(driver.feed(c.LockWon("s1", 6))) == []
     assert driver.election.state is State.CANDIDATE
 
 
@@ -366,7 +368,7 @@ def test_a_condition_is_published_now_and_then_and_tags_at_once() -> None:
 def test_a_holder_that_is_none_of_us_is_described(value: bytes, detail: str) -> None:
     """Nobody is named as leader, and the reason can be read."""
     driver = Driver()
-    (event,) = told(driver.feed(c.LockRead(c.LockEntry("abc", 3, value))))
+    (event,) = events_in(driver.feed(c.LockRead(c.LockEntry("abc", 3, value))))
     assert isinstance(event, LeaderSeen)
     assert event.master_id is None
     assert "abc" in event.detail

@@ -133,8 +133,8 @@ def test_a_bad_request_is_refused_by_name(op: str, args: dict[str, Any], code: s
     assert (reply.ok, reply.data["code"]) == (False, code)
     assert reply.data["message"]
     assert reply.data["exit_code"] in (1, 2, 3)
-    told = any(note.name == "request_refused" for note in story.notes)
-    assert told is (op != "job"), "a read that is refused is no event"
+    has_event = any(note.name == "request_refused" for note in story.notes)
+    assert has_event is (op != "job"), "a read that is refused is no event"
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel", "retry"])

@@ -27,7 +27,7 @@ def role_of(story: LeaderStory) -> MasterState:
     return story.master.role
 
 
-def asked(story: LeaderStory) -> int:
+def hint_count(story: LeaderStory) -> int:
     return sum(note.name == "higher_epoch_heard" for note in story.notes)
 
 
@@ -40,7 +40,7 @@ def test_no_word_of_a_worker_deposes_a_leader(body: Body, alone: bool) -> None:
     story.tick()
     assert role_of(story) is MasterState.LEADER
     assert story.master.epoch == 1
-    assert asked(story) == 1
+    assert hint_count(story) == 1
 
 
 def test_a_frame_with_an_unreadable_body_is_no_exception() -> None:
@@ -48,7 +48,7 @@ def test_a_frame_with_an_unreadable_body_is_no_exception() -> None:
     story = LeaderStory().elect()
     story.handle(m.MessageCame(BadBody(header(MessageKind.RESULT, epoch=BOGUS), "spoilt"), b"line"))
     assert role_of(story) is MasterState.LEADER
-    assert asked(story) == 1
+    assert hint_count(story) == 1
 
 
 def test_what_is_said_in_another_epoch_is_not_heard() -> None:
@@ -67,7 +67,7 @@ def test_the_database_is_asked_at_most_once_a_second() -> None:
     while story.now < began + seconds:
         story.hear(heartbeat(), epoch=BOGUS)
         story.tick(0.01)
-    assert seconds - 1 <= asked(story) <= seconds / CHECK_AGAIN_S + 1
+    assert seconds - 1 <= hint_count(story) <= seconds / CHECK_AGAIN_S + 1
     assert role_of(story) is MasterState.LEADER
 
 
@@ -111,4 +111,4 @@ def test_a_master_is_believed() -> None:
     beat = Beat("m2", 1.0, {})
     story.handle(m.MessageCame(Message(header(beat, "m2", epoch=2), beat), by_master=True))
     assert role_of(story) is MasterState.FOLLOWER
-    assert not asked(story)
+    assert not hint_count(story)

@@ -69,7 +69,7 @@ def working() -> LeaderStory:
 def restarted(story: LeaderStory, away_s: float) -> LeaderStory:
     """The next leader, after a while without one."""
     new = LeaderStory(story.store, "m2", story.now + away_s).elect()
-    new.numbers, new.asked = story.numbers, story.asked + 100
+    new.numbers, new.request_count = story.numbers, story.request_count + 100
     return new
 
 

@@ -27,7 +27,7 @@ def names(lines: LogRecords | None) -> list[str]:
     return [record.name for record in lines.lines] if lines is not None else []
 
 
-def told(story: LeaderStory, name: str = "") -> list[dict[str, Any]]:
+def events_named(story: LeaderStory, name: str = "") -> list[dict[str, Any]]:
     events = [body for body in story.published if isinstance(body, Event)]
     return [event.fields for event in events if name in ("", event.name)]
 
@@ -166,7 +166,7 @@ def test_what_a_worker_logs_is_told_and_kept_with_its_name_and_level() -> None:
     story.submit("http://a.test/")
     story.published.clear()
     story.hear(LogRecords([LogRecord(0.5, "error", "internal_error", "run 7: boom", 1)]), "w9")
-    (line,) = told(story, "internal_error")
+    (line,) = events_named(story, "internal_error")
     assert (line["source"], line["level"], line["run"]) == ("w9", "error", 1)
     assert line["at"] == pytest.approx(UTC + story.now - 0.5)
     for filter_text in ("node:w9", "job:job", "job:1", "level:error boom"):
@@ -186,15 +186,15 @@ def test_a_storm_of_many_nodes_is_cut_at_the_leader() -> None:
     for n in range(50):
         lines = [LogRecord(0.0, "info", "chatter", str(k)) for k in range(10)]
         story.hear(LogRecords(lines, left_out=3), f"w{n}")
-    assert len(told(story, "chatter")) == LINES_S
+    assert len(events_named(story, "chatter")) == LINES_S
     story.wait(2.0)
     kept = story.ask("events", filter="events_dropped")
     assert kept is not None
     assert "300 log lines of other nodes dropped" in str(kept.data)
     story.published.clear()
     story.hear(LogRecords([LogRecord(0.0, "nonsense", "chatter", "again")], left_out=7), "w1")
-    assert told(story, "chatter")[0]["level"] == "info"
-    assert told(story, "log_lines_dropped")[0]["text"] == "7 log lines dropped"
+    assert events_named(story, "chatter")[0]["level"] == "info"
+    assert events_named(story, "log_lines_dropped")[0]["text"] == "7 log lines dropped"
 
 
 def test_workers_push_none_of_the_leaders_own_events_out() -> None:

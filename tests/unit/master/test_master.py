@@ -61,7 +61,7 @@ def role_of(story: LeaderStory) -> MasterState:
     return story.master.role
 
 
-def told(story: LeaderStory) -> list[int]:
+def dispositions(story: LeaderStory) -> list[int]:
     """The dispositions that the worker was told, in the order of its results."""
     return [fate for ack in story.bodies(Ack) for fate in ack.dispositions]
 
@@ -168,10 +168,10 @@ def test_a_result_waits_for_company_only_while_some_can_come() -> None:
     for assignment in assigned[:2]:
         story.publish(result_of(assignment))
         story.tick(0.0)
-        assert told(story) == []
+        assert dispositions(story) == []
     story.publish(result_of(assigned[2]))
     story.tick(0.0)
-    assert told(story) == [APPLIED] * 3
+    assert dispositions(story) == [APPLIED] * 3
     assert story.now == began
 
 
@@ -184,7 +184,7 @@ def test_a_repeated_result_is_acked_again_and_changes_nothing() -> None:
         story.hear(body, sequence=1, subject=body.seq)
         story.tick()
     assert [ack.upto for ack in story.bodies(Ack)] == [1, 1, 1, 1]
-    assert told(story) == [APPLIED]
+    assert dispositions(story) == [APPLIED]
     assert len(story.store.items(1)) == 1
 
 
@@ -198,7 +198,7 @@ def test_an_unavailable_store_gets_the_same_batch_again() -> None:
     assert story.bodies(Ack) == []
     for _ in range(3):
         story.tick(RETRY_LEAST_S * 8)
-    assert told(story) == [APPLIED] * 3
+    assert dispositions(story) == [APPLIED] * 3
     assert list(story.states().values()).count("DONE") == 3
     story.store.check()
 
@@ -214,7 +214,9 @@ def test_the_watermark_decides_a_commit_of_unknown_outcome(fault: Fault) -> None
     story.wait(1.0)
     assert story.bodies(Ack)[-1].upto == 2
     applied = fault == "unknown_applied"
-    assert told(story) == ([] if applied else [APPLIED, APPLIED]), "how is not known any more"
+    assert dispositions(story) == ([] if applied else [APPLIED, APPLIED]), (
+        "how is not known any more"
+    )
     assert list(story.states().values()).count("DONE") == 2
     assert len(story.store.items(1)) == 2
     assert "http://a.test/new" in {assignment.url for assignment in story.assigned()}, (
@@ -242,7 +244,7 @@ def test_bad_data_is_bisected_and_only_the_culprit_dies() -> None:
         story.publish(result_of(assignment, items=[b"poison" if n == 3 else b"{}"]))
     for _ in range(12):
         story.tick()
-    assert told(story) == [APPLIED, APPLIED, APPLIED, DROPPED, APPLIED]
+    assert dispositions(story) == [APPLIED, APPLIED, APPLIED, DROPPED, APPLIED]
     assert list(story.states().values()) == ["DONE", "DONE", "DONE", "DEAD", "DONE"]
     assert story.store.requests(1)[3].reason == "bad_result"
     story.store.check()
@@ -253,7 +255,7 @@ def test_an_unreadable_result_is_consumed() -> None:
     story, assigned = working()
     story.spoilt(assigned[0].seq)
     story.report(result_of(assigned[1]))
-    assert told(story) == [DROPPED, APPLIED]
+    assert dispositions(story) == [DROPPED, APPLIED]
     assert list(story.states().values())[:2] == ["DEAD", "DONE"]
 
 

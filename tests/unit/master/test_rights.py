@@ -26,7 +26,7 @@ from zcrawl.mesh.security import (
 KEY, OTHER, THIRD = "ab" * 32, "cd" * 32, "12" * 32
 
 
-def asked(op: str, role: str = KeyRole.VIEWER, **args: Any) -> m.ClientAsked:
+def client_request(op: str, role: str = KeyRole.VIEWER, **args: Any) -> m.ClientAsked:
     return m.ClientAsked(b"c", ClientRequest(f"id-{op}", op, args, role=role))
 
 
@@ -54,7 +54,7 @@ def test_who_may_not_operate_changes_nothing(leads: bool, role: str) -> None:
     if leads:
         ops |= OPERATIONS.keys() - READS
     for op in ops:
-        effects = story.master.handle(asked(op, role, ref="1"), story.now, UTC)
+        effects = story.master.handle(client_request(op, role, ref="1"), story.now, UTC)
         (reply,) = replies(effects)
         assert (reply.ok, reply.data["code"]) == (False, "forbidden"), op
         assert not any(isinstance(effect, m.Execute | m.Ask | m.Forward) for effect in effects)
@@ -66,7 +66,7 @@ def test_who_may_only_watch_sees_everything() -> None:
     story.submit("http://a.test/")
     for op in sorted(READS - {"job", "versions", "node", "failed", "masters", "owner", "reloaded"}):
         story.replies.clear()
-        story.handle(asked(op, run=1))
+        story.handle(client_request(op, run=1))
         assert [reply.ok for reply in story.replies] == [True], op
 
 
@@ -74,18 +74,20 @@ def test_each_is_told_its_role() -> None:
     """A console offers what may be done; also while nobody leads."""
     master = Master("m2", seen_slots=64)
     for role in ("", "viewer", "operator", "worker"):
-        (reply,) = replies(master.handle(asked("role", role), 5.0, UTC))
+        (reply,) = replies(master.handle(client_request("role", role), 5.0, UTC))
         assert reply.data == {"role": role}
 
 
 def test_a_worker_asks_where_the_masters_are_and_nothing_else() -> None:
     """It needs that where there is no Consul; the refusal names the role that a read needs."""
     story = LeaderStory().elect()
-    (reply,) = replies(story.master.handle(asked("masters", KeyRole.WORKER), story.now, UTC))
+    (reply,) = replies(
+        story.master.handle(client_request("masters", KeyRole.WORKER), story.now, UTC)
+    )
     assert reply.ok
     assert "masters" in reply.data
     for op in sorted(READS - {"role", "masters"}):
-        (reply,) = replies(story.master.handle(asked(op, KeyRole.WORKER), story.now, UTC))
+        (reply,) = replies(story.master.handle(client_request(op, KeyRole.WORKER), story.now, UTC))
         assert reply.data["code"] == "forbidden", op
         assert "is one of a worker" in reply.data["message"]
         assert "viewer or operator" in reply.data["message"]
@@ -97,7 +99,7 @@ def test_an_operator_and_a_client_without_keys_may_do_all() -> None:
         story = LeaderStory().elect()
         for op in sorted(OPERATIONS):
             story.replies.clear()
-            story.handle(asked(op, role, ref="1"))
+            story.handle(client_request(op, role, ref="1"))
             codes = [reply.data.get("code") for reply in story.replies if not reply.ok]
             assert "forbidden" not in codes, op
 

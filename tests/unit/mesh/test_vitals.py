@@ -28,7 +28,7 @@ __all__ = ["world"]  # a fixture
 MASTERS = (m.NodeEntry("m1", True), m.NodeEntry("m2", True), m.NodeEntry("m3", True))
 
 
-def told(view: list[dict[str, Any]]) -> dict[str, Any]:
+def vitals_of(view: list[dict[str, Any]]) -> dict[str, Any]:
     """Memory, lag and age of each master, as far as known."""
     names = ("rss_bytes", "lag_ms", "heard_s_ago")
     return {master["id"]: tuple(master.get(name) for name in names) for master in view}
@@ -44,7 +44,7 @@ def masters(story: LeaderStory) -> dict[str, Any]:
     reply = story.ask("nodes")
     assert reply is not None
     assert reply.ok
-    return told(reply.data["masters"])
+    return vitals_of(reply.data["masters"])
 
 
 def test_a_follower_tells_the_other_masters_what_it_takes() -> None:
@@ -65,7 +65,7 @@ def test_the_leader_shows_its_own_and_those_of_followers_with_their_age() -> Non
     assert vitals["m1"][:2] == (50_000_000, 1.0)
     assert vitals["m3"] == (None, None, None)
     shown = msgspec.to_builtins(list(story.leader.current_snapshot(story.now).masters))
-    assert told(shown)["m2"][:2] == (61_000_000, 2.5)
+    assert vitals_of(shown)["m2"][:2] == (61_000_000, 2.5)
 
 
 def test_who_is_not_registered_is_not_kept() -> None:
@@ -90,7 +90,7 @@ def test_a_follower_knows_the_others_when_nobody_leads() -> None:
     story.ask(ClientRequest("q1", "nodes", {}))
     (answer,) = story.effects
     assert isinstance(answer, m.ReplyTo)
-    vitals = told(answer.reply.data["masters"])
+    vitals = vitals_of(answer.reply.data["masters"])
     assert (vitals["m2"][0], vitals["m3"][0], vitals["m1"][0]) == (61_000_000, 62_000_000, None)
 
 

@@ -425,17 +425,17 @@ async def test_it_looks_from_time_to_time_and_only_while_it_leads(
 ) -> None:
     """A follower removes nothing; it looks again soon, because it may lead then."""
     monkeypatch.setattr("zcrawl.master.driver.retention.FIRST_S", 0.01)
-    asked: list[Query] = []
+    queries: list[Query] = []
 
     def count(query: Query, outcome: QueryOutcome) -> QueryOutcome:
-        asked.append(query)
+        queries.append(query)
         return outcome
 
     runs = [scene.crawl(0, keep_runs=1) for _ in range(2)]
     scene.epoch, scene.store.after = 0, count
     scene.loop().start()
     await until(lambda: scene.looks > 3)
-    assert asked == []
+    assert queries == []
     scene.epoch = 1
     await until(lambda: list(scene.runs()) == runs[1:])
 

@@ -19,11 +19,11 @@ def test_all_forms_give_the_same_list(text: str) -> None:
 
 def test_an_address_follows_the_id() -> None:
     """In lines and in JSON."""
-    wanted = NodeList(("a", "b"), {"a": "tcp://10.0.0.1:7700", "b": "tcp://b.test:7700"})
-    assert parse_nodes("- b=tcp://b.test:7700\n- a=tcp://10.0.0.1:7700", "here") == wanted
-    assert parse_nodes('{"a": "tcp://10.0.0.1:7700", "b": "tcp://b.test:7700"}', "x") == wanted
-    assert wanted.has_addresses
-    assert wanted.fingerprint != NodeList(("a", "b")).fingerprint
+    expected = NodeList(("a", "b"), {"a": "tcp://10.0.0.1:7700", "b": "tcp://b.test:7700"})
+    assert parse_nodes("- b=tcp://b.test:7700\n- a=tcp://10.0.0.1:7700", "here") == expected
+    assert parse_nodes('{"a": "tcp://10.0.0.1:7700", "b": "tcp://b.test:7700"}', "x") == expected
+    assert expected.has_addresses
+    assert expected.fingerprint != NodeList(("a", "b")).fingerprint
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ class Tagged(World):
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         if op != "jobs":
             return await super().ask(op, args)
-        self.asked.append((op, args))
+        self.requests.append((op, args))
         jobs = [(1, "running", ["shop"]), (2, "completed", ["shop"]), (3, "running", ["news"])]
         rows = [row(job=n, state=state, percent=1.0) for n, state, _ in jobs]
         if not self.knows_tags:
@@ -184,7 +184,7 @@ def test_tags_can_be_given_on_the_command_line(world: World) -> None:
     """As often as one likes."""
     world.live = True
     assert run(["submit", "https://x/", "--tag", "shop", "--tag", "daily"]) == 0
-    assert world.asked[0][1]["spec"]["tags"] == ("shop", "daily")
+    assert world.requests[0][1]["spec"]["tags"] == ("shop", "daily")
 
 
 def test_a_bad_tag_is_told_before_anything_is_sent(
@@ -194,7 +194,7 @@ def test_a_bad_tag_is_told_before_anything_is_sent(
     world.live = True
     assert run(["submit", "https://x/", "--tag", "[red]"]) == 2
     assert "'[red]' is not a tag" in capsys.readouterr().err
-    assert not world.asked
+    assert not world.requests
 
 
 def test_jobs_shows_tags_and_lists_by_one(
@@ -202,7 +202,7 @@ def test_jobs_shows_tags_and_lists_by_one(
 ) -> None:
     """The cluster filters, not the command."""
     assert run(["jobs", "--tag", "shop"]) == 0
-    assert cluster.asked == [("jobs", {"tag": "shop"})]
+    assert cluster.requests == [("jobs", {"tag": "shop"})]
     out = capsys.readouterr().out
     assert "tags" in out
     assert "shop" in out
@@ -217,7 +217,7 @@ def test_an_action_can_be_on_all_jobs_with_a_tag(
 ) -> None:
     """The action applies to active jobs only, and each is reported."""
     assert run([action, "--tag", "shop", "--json"]) == 0
-    assert cluster.asked[1:] == [("act", {"ref": "1", "action": action})]
+    assert cluster.requests[1:] == [("act", {"ref": "1", "action": action})]
     assert [job_row["run"] for job_row in json.loads(capsys.readouterr().out)] == [7]
 
 
@@ -227,7 +227,7 @@ def test_a_tag_that_no_job_has_is_refused(
     """A mistyped tag must not look like something that was done."""
     assert run(["pause", "--tag", "shops"]) == 1
     assert "no_such_tag" in capsys.readouterr().err
-    assert [op for op, _ in cluster.asked] == ["jobs"]
+    assert [op for op, _ in cluster.requests] == ["jobs"]
 
 
 def test_a_master_that_knows_no_tags_gets_no_job_cancelled(
@@ -236,7 +236,7 @@ def test_a_master_that_knows_no_tags_gets_no_job_cancelled(
     """It would list all jobs: none of them says that it has the tag."""
     cluster.knows_tags = False
     assert run(["cancel", "--tag", "shop"]) == 1
-    assert [op for op, _ in cluster.asked] == ["jobs"]
+    assert [op for op, _ in cluster.requests] == ["jobs"]
     assert run(["jobs"]) == 0
 
 
@@ -252,5 +252,5 @@ def test_a_job_or_a_tag_is_needed_and_not_both(
 ) -> None:
     """Which of them was meant? The message tells what was typed."""
     assert run(arguments) == 2
-    assert not cluster.asked
+    assert not cluster.requests
     assert says in capsys.readouterr().err

@@ -69,22 +69,22 @@ def test_an_expectation_that_is_not_met_is_named(
     answer: dict[str, Any], expect: dict[str, Any], what: str, words: str
 ) -> None:
     """Short in the reason, with both values in the detail."""
-    (found,) = unmet(expect, **answer)
-    assert found.what == what
-    assert words in found.detail
+    (problem,) = unmet(expect, **answer)
+    assert problem.what == what
+    assert words in problem.detail
 
 
 def test_all_that_is_not_met_is_told_and_the_first_gives_the_name() -> None:
     """In the order status, headers, json, latency."""
-    found = unmet(
+    problems = unmet(
         {"headers": {"x-b": "*"}, "json": {"a": 1}, "latency_ms": 20.0}, 503, b"down", 50.0
     )
-    assert [one.what for one in found] == ["status 503", "header x-b", "json", "latency"]
-    failure = failure_of(found, 503, 7.0)
+    assert [problem.what for problem in problems] == ["status 503", "header x-b", "json", "latency"]
+    failure = failure_of(problems, 503, 7.0)
     assert failure.code == "unmet: status 503"
     assert (failure.retry, failure.retry_after_s) == (RetryClass.THROTTLED, 7.0)
     assert str(failure).count(";") == 3
-    assert failure_of(found[1:], 200, None).retry is RetryClass.TRANSIENT
+    assert failure_of(problems[1:], 200, None).retry is RetryClass.TRANSIENT
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,14 @@ async def _follow(ask: Ask, node: str) -> dict[str, Any]:
     """Ask for a reload until all nodes have answered. A new leader does not know of it yet, and
     gets the same id: a node that has done it answers from memory."""
     id = secrets.token_hex(16)
-    wanted = {"reload": id, "node": node} if node else {"reload": id}
-    reply = await ask("reload", wanted)
+    args = {"reload": id, "node": node} if node else {"reload": id}
+    reply = await ask("reload", args)
     deadline = asyncio.get_running_loop().time() + GIVE_UP_S
     while reply["waiting"] and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL_S)
         reply = await ask("reloaded", {"reload": id})
         if not reply["began"]:
-            reply = await ask("reload", wanted)
+            reply = await ask("reload", args)
     return reply
 
 

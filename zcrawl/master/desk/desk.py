@@ -341,11 +341,11 @@ class Desk:
         utc, defaults = self._state.utc(now), self._state.retention
         effects.append(Ask(ReadRemovable(utc, defaults, MOST_REMOVABLE, job), pending.request.id))
 
-    def _pruned(self, pending: Pending, found: RemovableRuns, effects: MasterEffects) -> None:
+    def _pruned(self, pending: Pending, removable: RemovableRuns, effects: MasterEffects) -> None:
         """The driver removes them: it writes archives, and then deletes each run by a request."""
         if not pending.args.get("dry_run"):
             effects.append(RemoveOldRuns(None if pending.job is None else pending.job.id))
-        self._reply(pending, {"runs": [removable_view(row) for row in found.rows]}, effects)
+        self._reply(pending, {"runs": [removable_view(row) for row in removable.rows]}, effects)
 
     def tune(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
         job = reads.the_job(job_list, pending.request)

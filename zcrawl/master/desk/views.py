@@ -67,9 +67,9 @@ class DeskViews:
 
     def overview(self, args: Arguments, now: float) -> dict[str, Any]:
         state = self._state
-        found = limits(state.planner, grouped(flights(state), by_host), now)
+        speed_limits = limits(state.planner, grouped(flights(state), by_host), now)
         return {
-            "limits": msgspec.to_builtins(found),
+            "limits": msgspec.to_builtins(speed_limits),
             "commit_queue": len(state.receiver.queue),
             "window_rows": state.frontier.rows,
             "hosts": len(state.planner.hosts),

@@ -92,7 +92,7 @@ def job_names(session: Session) -> JobNames:
 
 
 def read_parents(session: Session, query: ReadParents) -> ParentRuns:
-    found: list[tuple[float, FinishedRun]] = []
+    finished: list[tuple[float, FinishedRun]] = []
     for name, outcomes in query.parents:
         ended = session.all_in(
             "SELECT r.ended_at, r.id, r.state, r.chain, r.params FROM runs r "
@@ -103,12 +103,12 @@ def read_parents(session: Session, query: ReadParents) -> ParentRuns:
             (name, query.since, query.job),
             states_of(outcomes),
         )
-        found += [
+        finished += [
             (ended_at, FinishedRun(name, id, outcome_of(state), chain, bytes(params or b"")))
             for ended_at, id, state, chain, params in islice(ended, query.limit)
         ]
-    found.sort(key=lambda entry: (entry[0], entry[1].run))
-    return ParentRuns([run for _, run in found])
+    finished.sort(key=lambda entry: (entry[0], entry[1].run))
+    return ParentRuns([run for _, run in finished])
 
 
 def read_chain(session: Session, query: ReadChain) -> ChainRuns:

@@ -31,7 +31,7 @@ _UPDATE = (
 
 def save_history(session: Session, command: SaveHistory) -> Done:
     for step, start in row_starts(command.at):
-        stored = session.one(_SELECT, (step, start))
+        stored = session.fetch_row(_SELECT, (step, start))
         if stored is None:
             session.run(_INSERT, (*_blobs(command.entry), step, start))
         else:

@@ -22,7 +22,7 @@ TEXT_CHARS = 255  # of the columns
 def stored_reply(session: Session, request: str) -> bytes | None:
     """Return the stored answer to a request id; None: it was not carried out."""
     select = "SELECT job, run, reply FROM client_requests WHERE id = ?"
-    row = session.one(select, (request,))
+    row = session.fetch_row(select, (request,))
     if row is None:
         return None
     job, run, reply = row

@@ -59,7 +59,7 @@ def set_drain(session: Session, command: SetDrain) -> DrainSet:
 
 
 def _drain(session: Session, worker: str) -> DrainRow | None:
-    row = session.one("SELECT worker, life FROM drains WHERE worker = ?", (worker,))
+    row = session.fetch_row("SELECT worker, life FROM drains WHERE worker = ?", (worker,))
     return None if row is None else DrainRow(*row)
 
 
@@ -104,7 +104,7 @@ def retries(session: Session) -> list[RetryRow]:
 
 
 def find_retry(session: Session, request: str) -> RetryRow | None:
-    row = session.one(RETRY_SELECT + "WHERE request = ?", (request,))
+    row = session.fetch_row(RETRY_SELECT + "WHERE request = ?", (request,))
     return None if row is None else _retry_row(row)
 
 

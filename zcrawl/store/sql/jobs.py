@@ -28,14 +28,14 @@ def definition(row: tuple[Any, ...]) -> DefinitionRow:
 
 
 def load_job(session: Session, id: int) -> DefinitionRow | None:
-    row = session.one(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (id,))
+    row = session.fetch_row(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (id,))
     return None if row is None else definition(row)
 
 
 def job_named(session: Session, name: str) -> DefinitionRow | None:
     """Return the job that has the name; the name of a deleted job is free."""
     select = f"SELECT {COLUMNS} FROM jobs WHERE name = ? AND state <> 'deleted' ORDER BY id LIMIT 1"
-    row = session.one(select, (name,))
+    row = session.fetch_row(select, (name,))
     return None if row is None else definition(row)
 
 
@@ -57,7 +57,7 @@ def store_spec(session: Session, job: DefinitionRow, spec: bytes, author: str, n
     """Store another spec as a new version; return the number of the version that has this spec."""
     if spec == job.spec:
         return job.version
-    if session.one("SELECT 1 FROM job_versions WHERE job = ? LIMIT 1", (job.id,)) is None:
+    if session.fetch_row("SELECT 1 FROM job_versions WHERE job = ? LIMIT 1", (job.id,)) is None:
         # It was made before versions were kept.
         _keep_version(session, job, JobVersion(job.version, job.spec, job.created_at, job.owner))
     version = JobVersion(job.version + 1, spec, now, author[:TEXT_CHARS])
@@ -115,7 +115,10 @@ def set_state(session: Session, job: DefinitionRow, state: JobState, now: float)
 
 
 def is_deleted(session: Session, job: int) -> bool:
-    return session.one("SELECT 1 FROM jobs WHERE id = ? AND state = 'deleted'", (job,)) is not None
+    return (
+        session.fetch_row("SELECT 1 FROM jobs WHERE id = ? AND state = 'deleted'", (job,))
+        is not None
+    )
 
 
 def remove_job(session: Session, job: int) -> None:

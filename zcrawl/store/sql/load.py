@@ -48,7 +48,7 @@ def raise_epoch(session: Session, command: TakeOver | CancelOffline, epoch: int)
 
 
 def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
-    (lease_until,) = session.one("SELECT lease_until FROM leaders WHERE shard = ?", (shard,))
+    (lease_until,) = session.fetch_row("SELECT lease_until FROM leaders WHERE shard = ?", (shard,))
     select = "SELECT id FROM runs WHERE state IN ('pending', 'running', 'paused') ORDER BY id"
     live = [id for (id,) in session.all(select)]
     sweeps = [
@@ -82,7 +82,7 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
     hosts = {host.id: host for host in host_rows(session, (lane.host for lane in lanes))}
     for row in session.all(HOST_SELECT + "WHERE h.owned = 1"):
         hosts[row[0]] = host_row(row)
-    (newest,) = session.one("SELECT value FROM sequences WHERE name = 'requests'")
+    (newest,) = session.fetch_row("SELECT value FROM sequences WHERE name = 'requests'")
     workers = session.all("SELECT worker, incarnation, watermark, moved_at FROM workers")
     return Loaded(
         epoch=epoch,

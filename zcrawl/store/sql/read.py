@@ -77,7 +77,7 @@ def _lane(want: LaneWant) -> tuple[str, tuple[int, ...]]:
 
 
 def read_epoch(session: Session) -> StoredEpoch:
-    stored = session.one("SELECT epoch FROM leaders WHERE shard = ?", (0,))
+    stored = session.fetch_row("SELECT epoch FROM leaders WHERE shard = ?", (0,))
     return StoredEpoch(stored[0] if stored else 0)
 
 
@@ -88,13 +88,15 @@ def list_jobs(session: Session) -> JobList:
 def find_job(session: Session, query: FindJob) -> JobList:
     ref = query.ref
     if query.run is not None:
-        of_run = session.one("SELECT job FROM runs WHERE id = ?", (min(query.run, _BIGGEST_ID),))
+        of_run = session.fetch_row(
+            "SELECT job FROM runs WHERE id = ?", (min(query.run, _BIGGEST_ID),)
+        )
         return _jobs(session, "WHERE id = ?", "WHERE r.job = ? ", of_run or (0,))
     if ref.isascii() and ref.isdigit() and int(ref) <= _BIGGEST_ID:
         by_id = _jobs(session, "WHERE id = ?", "WHERE r.job = ? ", (int(ref),))
         if by_id.jobs:
             return by_id
-    newest = session.one("SELECT MAX(id) FROM jobs WHERE name = ?", (ref,))
+    newest = session.fetch_row("SELECT MAX(id) FROM jobs WHERE name = ?", (ref,))
     return _jobs(session, "WHERE id = ?", "WHERE r.job = ? ", (newest[0] or 0,))
 
 

@@ -108,9 +108,9 @@ def _removable(
 def note_archive(session: Session, command: NoteArchive) -> Done:
     """The problem is the name of a tally, which counts how often the run could not be archived."""
     run = command.run
-    stored = session.one("SELECT n FROM tallies WHERE run = ? AND kind = ?", (run, ARCHIVE))
+    stored = session.fetch_row("SELECT n FROM tallies WHERE run = ? AND kind = ?", (run, ARCHIVE))
     session.run("DELETE FROM tallies WHERE run = ? AND kind = ?", (run, ARCHIVE))
-    exists = session.one("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
+    exists = session.fetch_row("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
     if command.problem and exists:
         session.run(
             "INSERT INTO tallies (run, kind, name, n) VALUES (?, ?, ?, ?)",

@@ -236,7 +236,9 @@ def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
         return True
     if duplicates_of(run.spec).near != OFF and forget_fingerprints(session, run.id, limit):
         return True
-    others = session.one("SELECT 1 FROM runs WHERE job = ? AND id <> ? LIMIT 1", (run.job, run.id))
+    others = session.fetch_row(
+        "SELECT 1 FROM runs WHERE job = ? AND id <> ? LIMIT 1", (run.job, run.id)
+    )
     last = others is None and is_deleted(session, run.job)
     if last and forget(session, run.job, limit) == limit:
         return True
@@ -325,7 +327,7 @@ def _end_retry_early(
 
 
 def count_crash(session: Session, command: CountCrash) -> CrashCounted:
-    stored = session.one("SELECT run, state FROM requests WHERE seq = ?", (command.seq,))
+    stored = session.fetch_row("SELECT run, state FROM requests WHERE seq = ?", (command.seq,))
     run = None if stored is None else load_run(session, stored[0])
     if run is None:
         return CrashCounted(None)

@@ -556,7 +556,7 @@ def _remember_pages(session: Session) -> None:
     if "known_pages" not in session.database.get_tables():
         with session.database.bind_ctx((KnownPageTable,)):
             _create_table(session, KnownPageTable, "")
-    if session.one("SELECT 1 FROM sequences WHERE name = 'known'") is None:
+    if session.fetch_row("SELECT 1 FROM sequences WHERE name = 'known'") is None:
         session.run("INSERT INTO sequences (name, value) VALUES ('known', 0)")
 
 
@@ -705,7 +705,7 @@ def read_version(session: Session, where: str) -> int:
 
 def stored_version(session: Session, where: str) -> int:
     """Return the schema version of a database of zcrawl. Refuse newer ones."""
-    row = session.one("SELECT version FROM schema_version")
+    row = session.fetch_row("SELECT version FROM schema_version")
     version = int(row[0]) if row else 0
     if version > VERSION:
         raise StoreError(

@@ -339,7 +339,7 @@ class PeeweeStore:
     def _run(self, session: Session, command: Command) -> tuple[CommandOutcome, int, int]:
         """Run a command; return its outcome, its epoch, and the number of this commit."""
         shard = command.shard if isinstance(command, TakeOver | CancelOffline) else 0
-        stored, commits = session.one(self._dialect.lock_epoch, (shard,)) or (0, 0)
+        stored, commits = session.fetch_row(self._dialect.lock_epoch, (shard,)) or (0, 0)
         if isinstance(command, TakeOver):
             # Even if the database lost its newest rows, an epoch of this process is not reused.
             hint = max(command.hint, self._highest_epoch + 1)

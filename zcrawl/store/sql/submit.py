@@ -62,7 +62,7 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     spec = job.spec if job is not None and command.mode == "again" else command.spec
     max_pages_of(spec)  # refuse a spec that cannot be read before anything is written
     ids = Ids(session)
-    known = job is not None
+    job_existed = job is not None
     if job is None:
         job = create_job(session, ids.take("jobs"), command.name, spec, command.by, command.now)
         version = job.version
@@ -80,7 +80,7 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         keep_request(session, action, job.id, 0, msgspec.json.encode(answer))
         return Submitted(job.id, 0, "", [], [], None, definition=job, changed=changed)
     run_spec = command.run_spec or spec
-    run = start_run(session, ids, job, run_spec, version, command, known)
+    run = start_run(session, ids, job, run_spec, version, command, job_existed)
     if is_fed(run_spec) and not run.feed_run:
         run.end(RunState.FAILED, NO_PARENT_RUN, command.now, TallyChanges())
     cancelled = cancel_replaced(session, command)
@@ -105,7 +105,7 @@ def start_run(
     spec: bytes,
     version: int,
     command: SubmitJob | FireJob,
-    known: bool,
+    job_existed: bool,
 ) -> RunRecord:
     """Store a pending run and its outputs. `known`: the job may have earlier runs."""
     recall, feed_run = first_recall(spec), 0
@@ -113,7 +113,7 @@ def start_run(
         given = command.feed_run if isinstance(command, FireJob) else 0
         feed_run = given or _newest_completed(session, seeds_from_of(spec).job)
     seed_hosts = list(dict.fromkeys(command.seed_hosts))
-    if recall is not None and known:
+    if recall is not None and job_existed:
         seed_hosts = _with_earlier_hosts(session, job.id, seed_hosts)
     run_id, facts = ids.take("runs"), command.start_facts
     session.run(
@@ -202,7 +202,7 @@ def admit_fed(session: Session, command: AdmitFed) -> KnownAdmitted:
 
 def _newest_completed(session: Session, name: str) -> int:
     """Return the newest completed run of a job; 0: it has none."""
-    row = session.one(
+    row = session.fetch_row(
         "SELECT MAX(r.id) FROM runs r JOIN jobs j ON j.id = r.job "
         "WHERE j.name = ? AND j.state <> 'deleted' AND r.state = 'completed'",
         (name,),
@@ -213,7 +213,9 @@ def _newest_completed(session: Session, name: str) -> int:
 def _with_earlier_hosts(session: Session, job: int, hosts: list[str]) -> list[str]:
     """Add the default scope of the job's newest run. A seed that redirects to another host may not
     be due now, but the pages of that host still belong to the crawl."""
-    row = session.one("SELECT seed_hosts FROM runs WHERE job = ? ORDER BY id DESC LIMIT 1", (job,))
+    row = session.fetch_row(
+        "SELECT seed_hosts FROM runs WHERE job = ? ORDER BY id DESC LIMIT 1", (job,)
+    )
     earlier = msgspec.json.decode(row[0], type=list[str]) if row else []
     return list(dict.fromkeys([*hosts, *earlier]))
 
@@ -228,7 +230,7 @@ def decode_path(stored: bytes) -> str:
 
 
 def _repeated(session: Session, request: str) -> Submitted | None:
-    stored = session.one("SELECT job, run FROM client_requests WHERE id = ?", (request,))
+    stored = session.fetch_row("SELECT job, run FROM client_requests WHERE id = ?", (request,))
     if stored is None:
         return None
     job, run_id = stored

@@ -122,7 +122,7 @@ def job_names(tables: Tables) -> JobNames:
 
 
 def read_parents(tables: Tables, query: ReadParents) -> ParentRuns:
-    found = []
+    finished = []
     for name, outcomes in query.parents:
         runs = [
             run
@@ -133,8 +133,8 @@ def read_parents(tables: Tables, query: ReadParents) -> ParentRuns:
             and run.ended_at > query.since
             and (query.job, run.id) not in tables.run_parents
         ]
-        found += sorted(runs, key=lambda run: (run.ended_at, run.id))[: query.limit]
-    found.sort(key=lambda run: (run.ended_at, run.id))
+        finished += sorted(runs, key=lambda run: (run.ended_at, run.id))[: query.limit]
+    finished.sort(key=lambda run: (run.ended_at, run.id))
     return ParentRuns(
         [
             FinishedRun(
@@ -144,7 +144,7 @@ def read_parents(tables: Tables, query: ReadParents) -> ParentRuns:
                 run.start_facts.chain,
                 run.start_facts.params,
             )
-            for run in found
+            for run in finished
         ]
     )
 

@@ -75,38 +75,38 @@ class Expectations:
 
     def has_status(self, status: int) -> bool:
         text = str(status)
-        return any(wanted in (text, f"{text[0]}xx") for wanted in self._statuses)
+        return any(pattern in (text, f"{text[0]}xx") for pattern in self._statuses)
 
     def unmet(
         self, status: int, headers: Iterable[tuple[str, str]], body: bytes, elapsed_ms: float
     ) -> list[Unmet]:
         """Return what is not met, in the order status, headers, json, latency."""
-        found = []
+        problems = []
         if not self.has_status(status):
             wanted_statuses = ", ".join(self._statuses)
             detail = f"the status is {status}, expected {wanted_statuses}"
-            found.append(Unmet(f"status {status}", detail))
-        found += self._headers(headers)
-        found += self._json(body)
+            problems.append(Unmet(f"status {status}", detail))
+        problems += self._headers(headers)
+        problems += self._json(body)
         most_ms = self._expect.latency_ms
         if most_ms and elapsed_ms > most_ms:
             detail = f"it took {elapsed_ms:.0f} ms, expected at most {most_ms:g}"
-            found.append(Unmet("latency", detail))
-        return found
+            problems.append(Unmet("latency", detail))
+        return problems
 
     def _headers(self, headers: Iterable[tuple[str, str]]) -> list[Unmet]:
         values: dict[str, list[str]] = {}
         for name, value in headers:
             values.setdefault(name.lower(), []).append(value)
-        found = []
+        problems = []
         for name, pattern in self._expect.headers.items():
             own_values = values.get(name.lower(), [])
             if any(matches(value, pattern) for value in own_values):
                 continue
             said = f"is {shown(', '.join(own_values))}" if own_values else "is missing"
             detail = f"the header {name} {said}, expected {shown(pattern)}"
-            found.append(Unmet(f"header {name.lower()[:MOST_NAME]}", detail))
-        return found
+            problems.append(Unmet(f"header {name.lower()[:MOST_NAME]}", detail))
+        return problems
 
     def _json(self, body: bytes) -> list[Unmet]:
         if not self._paths:
@@ -115,18 +115,18 @@ class Expectations:
             document = msgspec.json.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return [Unmet("json", f"the body is not JSON: {shown(_text(body[:200]))}")]
-        found = []
+        problems = []
         for expression, search, value in self._paths:
             name = f"json {expression[:MOST_NAME]}"
             try:
                 result = search(document)
             except FieldProblem as error:
-                found.append(Unmet(name, str(error)))
+                problems.append(Unmet(name, str(error)))
                 continue
             if not is_same(result, value):
                 detail = f"{expression} is {as_json(result)}, expected {as_json(value)}"
-                found.append(Unmet(name, detail))
-        return found
+                problems.append(Unmet(name, detail))
+        return problems
 
 
 def is_same(left: Any, right: Any) -> bool:

@@ -129,11 +129,11 @@ class MysqlDialect:
         waits = ("innodb_lock_wait_timeout", "lock_wait_timeout")
         session.run("SET SESSION " + ", ".join(f"{name} = {LOCK_WAIT_S}" for name in waits))
         session.run("SET SESSION time_zone = '+00:00'")  # no hour is told twice in autumn
-        (session.max_packet,) = session.one("SELECT @@max_allowed_packet")
+        (session.max_packet,) = session.fetch_row("SELECT @@max_allowed_packet")
         session.be_patient(False)
 
     def _is_readonly(self, session: MysqlSession) -> bool:
-        return bool(session.one("SELECT @@global.read_only")[0])
+        return bool(session.fetch_row("SELECT @@global.read_only")[0])
 
     def _settle(self, url: MysqlUrl, session: MysqlSession, role: str) -> MysqlSession:
         self.where = url.shown
@@ -157,7 +157,9 @@ class MysqlDialect:
         Each statement commits by itself, so a pause here leaves no lock behind.
         """
         assert isinstance(session, MysqlSession)
-        held = session.one("SELECT connection, address FROM leaders WHERE shard = ?", (shard,))
+        held = session.fetch_row(
+            "SELECT connection, address FROM leaders WHERE shard = ?", (shard,)
+        )
         if held is None:
             with contextlib.suppress(pymysql.err.IntegrityError):  # another master just did it
                 session.run(
@@ -206,7 +208,7 @@ class MysqlDialect:
 
     def table_options(self, session: Session) -> str:
         """Use binary collations that respect spaces at the end, as SQLite does."""
-        (version,) = session.one("SELECT VERSION()")
+        (version,) = session.fetch_row("SELECT VERSION()")
         collation = "utf8mb4_nopad_bin" if "maria" in version.lower() else "utf8mb4_0900_bin"
         return f" ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {collation}"
 
@@ -215,13 +217,13 @@ class MysqlDialect:
         """Lock by name, so that masters that start together migrate once; DDL commits by itself."""
         name = "zcrawl." + hashlib.blake2b(self._urls[0].database.encode()).hexdigest()[:32]
         session.be_patient(True)
-        if session.one("SELECT GET_LOCK(?, ?)", (name, SCHEMA_LOCK_WAIT_S))[0] != 1:
+        if session.fetch_row("SELECT GET_LOCK(?, ?)", (name, SCHEMA_LOCK_WAIT_S))[0] != 1:
             raise StoreUnavailable(f"{self.where}: another master migrates the schema")
         try:
             yield
         finally:
             if not session.lost:
-                session.one("SELECT RELEASE_LOCK(?)", (name,))
+                session.fetch_row("SELECT RELEASE_LOCK(?)", (name,))
                 session.be_patient(False)
 
     # ------------------------------------------------------------ errors

@@ -67,7 +67,7 @@ class MysqlSession(Session):
         rows: Sequence[Any] = self._cursor.fetchall()
         return rows
 
-    def one(self, sql: str, values: Row = ()) -> Any:
+    def fetch_row(self, sql: str, values: Row = ()) -> Any:
         self._send(filled(sql, values))
         return self._cursor.fetchone()
 
@@ -75,7 +75,7 @@ class MysqlSession(Session):
         return self._send(filled(sql, values))
 
     def utc(self) -> float:
-        (seconds,) = self.one("SELECT UNIX_TIMESTAMP(CURRENT_TIMESTAMP(6))")
+        (seconds,) = self.fetch_row("SELECT UNIX_TIMESTAMP(CURRENT_TIMESTAMP(6))")
         return float(seconds)
 
     def all_in(self, sql: str, before: tuple[Any, ...], values: Iterable[Any]) -> Iterator[Any]:

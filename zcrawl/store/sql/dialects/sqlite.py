@@ -64,7 +64,7 @@ class SqliteSession(Session):
         rows: list[Any] = self.connection.execute(sql, values).fetchall()
         return rows
 
-    def one(self, sql: str, values: Row = ()) -> Any:
+    def fetch_row(self, sql: str, values: Row = ()) -> Any:
         return self.connection.execute(sql, values).fetchone()
 
     def run(self, sql: str, values: Row = ()) -> int:
