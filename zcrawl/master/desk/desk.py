@@ -397,9 +397,12 @@ class Desk:
         """Move the hosts that `balance` shows. A repeat finds nothing more to move."""
         state = self._state
         epoch = pending.args.integer("epoch")
-        moves = state.planner.moves(now) if epoch == state.epoch else []
-        data = balance_view(state.planner, moves, now) | {"epoch": epoch, "now": state.epoch}
-        state.planner.move_hosts(moves, now)
+        moves = state.planner.balancer.moves(now) if epoch == state.epoch else []
+        data = balance_view(state.planner.balancer, moves, now) | {
+            "epoch": epoch,
+            "now": state.epoch,
+        }
+        state.planner.balancer.move_hosts(moves, now)
         for move in moves:
             text = f"{move.origin} goes to {worker_of(move.target)}: {move.why}"
             effects.append(Note("host_moves", text))
