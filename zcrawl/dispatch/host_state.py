@@ -242,14 +242,14 @@ class HostState(msgspec.Struct):
         self.waits_until = max(self.waits_until, moment)
 
     def schedule(self, moment: float) -> bool:
-        """Set its moment in the planner's heap; return False if it has an earlier one."""
+        """Set its moment in the heap of `due_hosts`; return False if it has an earlier one."""
         if self.due_at <= moment:
             return False
         self.due_at = moment
         return True
 
     def unschedule(self) -> None:
-        """Note that the planner took it out of its heap."""
+        """Note that it was taken out of the heap."""
         self.due_at = math.inf
 
     # ------------------------------------------------------------ owners

@@ -1,28 +1,12 @@
 """Plan which request goes to which worker now.
 
-The leader calls the planner after every event. Hosts with work are in a heap, ordered by the moment
-at which their pace allows the next request, so that the next host is found in O(log hosts).
+The leader calls the planner after every event. The planner takes the hosts whose moment has come
+(`due_hosts`) and sends a request of each of them if nothing forbids it (`gates`).
 
 Requests are sent up to LOOKAHEAD_S before their host's pace allows the start. So workers have work
 while another leader takes over. Such early requests have their own credit; when it is used up, a
 request is sent only NEAR_S before it can start. Other runs' early requests do not delay a run that
 has no request at the owner of a host, because the worker takes runs in turn.
-
-A host that cannot get a request leaves the heap, and an event puts it back:
-
-| the host waits for          | event that puts it back                      |
-|-----------------------------|----------------------------------------------|
-| rows in memory              | insert, refill, the due time of a retry      |
-| room at its owner           | a received result, a reject                  |
-| credit of its owner         | parked at the worker, see `_wake_parked`     |
-| an owner that is suspect    | parked at the worker, until it is heard      |
-| a grant                     | join, confirmation, loss of a worker         |
-| its owners in the database  | `owners_stored`                              |
-| a worker for its suspect    | every plan, because such hosts are few       |
-| another host's suspect      | parked at the worker that is kept free       |
-| its run                     | resume, a page of max_pages given back       |
-| the hours of its jobs       | the moment at which they begin               |
-| a shared limit              | queued in the group, see `shared_limits.due` |
 
 The planner changes leases and grants. Its caller sends the messages.
 """
@@ -38,6 +22,7 @@ import msgspec
 from zcrawl.dispatch.balancer import Balancer
 from zcrawl.dispatch.candidates import Candidates
 from zcrawl.dispatch.crash_suspects import Trials
+from zcrawl.dispatch.due_hosts import DueHosts
 from zcrawl.dispatch.early_ends import Verdicts
 from zcrawl.dispatch.gates import Gate, Gates, LeaderTables, could_start
 from zcrawl.dispatch.host_owners import Granter
@@ -97,8 +82,7 @@ class Planner:
         self.trials = self._trials.seqs  # crash suspects that wait for a worker
         self.roster, self.leases = roster, leases
         self.frontier, self.runs = frontier, runs
-        self._due: list[tuple[float, int, int]] = []  # (moment, turn, host)
-        self._turn = 0
+        self._due = DueHosts(self.hosts)
         self._parking = Parking()  # hosts that wait for a process
         self._has_priorities = False  # a run with a priority other than 0 was seen
         self._has_needs = False  # a run needs or prefers certain workers, or did
@@ -189,17 +173,11 @@ class Planner:
         if host is not None:
             # Rows that end without a request do not wait for the pace.
             at_once = host.verdicts or (len(host.runs) > 1 and self.gates.runs_without_lease(host))
-            self._push(host, -math.inf if at_once else host.pace.ready_at() - LOOKAHEAD_S)
-
-    def _push(self, host: HostState, moment: float) -> None:
-        """Put a host into the heap for `moment`, unless it is there for an earlier one."""
-        if host.schedule(moment):
-            self._turn += 1
-            heapq.heappush(self._due, (moment, self._turn, host.id))
+            self._due.push(host, -math.inf if at_once else host.pace.ready_at() - LOOKAHEAD_S)
 
     def next_due_at(self) -> float:
         """Return when `plan` has to be called again."""
-        due_at = self._due[0][0] if self._due else math.inf
+        due_at = self._due.next_at()
         turn_over_at = self.candidates.turn_over_at()
         return min(due_at, turn_over_at, self.groups.next_due_at(), self.tasks.next_due_at())
 
@@ -245,16 +223,10 @@ class Planner:
 
     def _wake_parked(self) -> bool:
         """Wake one parked host for each free credit; return whether any was woken."""
-        called = False
-        for name in self._parking.names():
-            worker = self.roster.workers.get(worker_of(name))
-            if worker is None or worker.name != name or not worker.usable:
-                continue
-            if (credit := worker.credit) > 0:
-                for host_id in self._parking.take(name, credit):
-                    self.wake(host_id)
-                    called = True
-        return called
+        woken = self._parking.take_for_credit(self.roster)
+        for host_id in woken:
+            self.wake(host_id)
+        return bool(woken)
 
     def owners_stored(self, owners: list[tuple[int, tuple[ProcessName, ...]]]) -> None:
         """Wake hosts whose owners are in the database now: they may get requests."""
@@ -364,27 +336,15 @@ class Planner:
             self.granter.news.clear()
         for host_id in (*self.groups.due(now), *self._trials.hosts):
             self.wake(host_id)
-        due = self._due
         # A woken host may not use the credit, so the parked ones are asked again.
-        while self._wake_parked() or (due and due[0][0] <= now):
+        while self._wake_parked() or self._due.is_due(now):
             if self._has_priorities:
                 self._dispatch_by_priority(now)
-            while due and due[0][0] <= now:
-                host = self._take_due()
-                if host is not None:
-                    self._dispatch(host, now)
+            while (host := self._due.take(now)) is not None:
+                self._dispatch(host, now)
             self._settle_dirty(now)  # hosts for which no owner was found
         self.tasks.plan(now)
         return self._plan
-
-    def _take_due(self) -> HostState | None:
-        """Take the first host out of the heap; None if an earlier entry of it was handled."""
-        moment, _, host_id = heapq.heappop(self._due)
-        host = self.hosts[host_id]
-        if host.due_at != moment:
-            return None
-        host.unschedule()
-        return host
 
     def _dispatch_by_priority(self, now: float) -> None:
         """Dispatch the hosts that are due, the highest priority of their ready runs first.
@@ -392,13 +352,11 @@ class Planner:
         So a scarce credit goes to them. It costs more than to take the hosts by their moments.
         """
         ready: list[tuple[int, int, int]] = []
-        due = self._due
-        while ready or (due and due[0][0] <= now):
-            while due and due[0][0] <= now:
-                host = self._take_due()
-                if host is not None:
-                    self._turn += 1
-                    heapq.heappush(ready, (-self.gates.rank(host), self._turn, host.id))
+        turn = 0
+        while ready or self._due.is_due(now):
+            while (host := self._due.take(now)) is not None:
+                turn += 1
+                heapq.heappush(ready, (-self.gates.rank(host), turn, host.id))
             if ready:
                 self._dispatch(self.hosts[heapq.heappop(ready)[2]], now)
 
@@ -422,7 +380,7 @@ class Planner:
             if result.raised:
                 self.wake(host.id)
             if result.look_again_at < math.inf:
-                self._push(host, result.look_again_at)
+                self._due.push(host, result.look_again_at)
 
     def _send_grant(self, host: HostState, name: ProcessName) -> None:
         """Send the grant of a host to a process, if it is still the current one."""
@@ -442,24 +400,24 @@ class Planner:
         if host.storing or not self.gates.has_rows(host):
             return
         if host.is_inherited(now):
-            self._push(
+            self._due.push(
                 host, host.inherited_until
             )  # its owner may hold its rows until it says HELLO
             return
         if host.verdicts and self._end_row(host, now):
-            self._push(host, now)
+            self._due.push(host, now)
             return
         ready_at = host.pace.ready_at()
         if host.demand.hours:
             opens_at = self.gates.opens_at(host, now, ready_at)
             if opens_at > now:
-                self._push(host, opens_at)
+                self._due.push(host, opens_at)
                 return
         waiting: list[int] = []  # runs that have no request there yet
         if ready_at - LOOKAHEAD_S > now:
             waiting = self.gates.runs_without_lease(host) if len(host.runs) > 1 else []
             if not waiting:
-                self._push(host, ready_at - LOOKAHEAD_S)
+                self._due.push(host, ready_at - LOOKAHEAD_S)
                 return
         if host.groups and not self.groups.admits(host, now):
             return
@@ -476,12 +434,12 @@ class Planner:
             self._send(host, worker, part, row, now, verdict, ahead=ahead)
             host.request_sent(now)
             self.groups.sent(host, now)
-            self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
+            self._due.push(host, host.pace.ready_at() - LOOKAHEAD_S)
             return
         if waiting:  # none of these runs could start a request; the others may soon send one early
-            self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
+            self._due.push(host, host.pace.ready_at() - LOOKAHEAD_S)
         if ahead:  # another owner may only have no credit for early requests
-            self._push(host, ready_at - NEAR_S)
+            self._due.push(host, ready_at - NEAR_S)
 
     def _end_row(self, host: HostState, now: float) -> bool:
         """Send a row that ends without a request, at once and outside the pace.
@@ -610,6 +568,7 @@ class Planner:
     def check(self) -> None:
         self.granter.check()
         self.candidates.check()
+        self._due.check()
         self.tasks.check()
         waiting = {row.seq for host in self.hosts.values() for row in host.trials}
         waiting.update(row.seq for row in self.tasks.trials)
