@@ -8,7 +8,7 @@ while another leader takes over. Such early requests have their own credit; when
 request is sent only NEAR_S before it can start. Other runs' early requests do not delay a run that
 has no request at the owner of a host, because the worker takes runs in turn.
 
-The planner changes leases and grants. Its caller sends the messages.
+The planner changes leases and grants. Its caller sends the messages (`batches`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import heapq
 import math
 from functools import partial
 
-import msgspec
-
 from zcrawl.dispatch.balancer import Balancer
+from zcrawl.dispatch.batches import Batches, DispatchPlan
 from zcrawl.dispatch.candidates import Candidates
 from zcrawl.dispatch.crash_suspects import Trials
 from zcrawl.dispatch.due_hosts import DueHosts
@@ -35,29 +34,11 @@ from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.shared_limits import NEAR_S
 from zcrawl.dispatch.task_planner import TaskPlanner
 from zcrawl.frontier.frontier import Frontier
-from zcrawl.mesh.messages import Assignment
 from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model.host import Manner
-from zcrawl.model.process_name import ProcessName, worker_of
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.rows import NO_HOST, QueuedRow
-
-
-class WorkerBatch(msgspec.Struct):
-    """The messages for one worker: requests to fetch, and hosts whose grants changed."""
-
-    worker: WorkerInfo
-    number: int
-    urls: list[Assignment] = msgspec.field(default_factory=list)
-    hosts: dict[int, None] = msgspec.field(default_factory=dict)
-
-
-class DispatchPlan(msgspec.Struct):
-    """The result of one planning round: batches to send, and host owners to store first."""
-
-    sendings: dict[ProcessName, WorkerBatch] = msgspec.field(default_factory=dict)
-    owners: list[tuple[int, tuple[ProcessName, ...]]] = msgspec.field(default_factory=list)
-
 
 LONG_WAIT_S = 5.0  # a wait beyond the host's pace that counts as a long one
 
@@ -68,7 +49,6 @@ class Planner:
     def __init__(
         self, epoch: int, roster: Roster, leases: Leases, frontier: Frontier, runs: Runs
     ) -> None:
-        self.epoch = epoch
         self.granter = Granter(roster, runs, first_revision=epoch << 32)
         self.hosts = self.granter.hosts
         self.groups = self.granter.groups
@@ -87,7 +67,7 @@ class Planner:
         self._has_priorities = False  # a run with a priority other than 0 was seen
         self._has_needs = False  # a run needs or prefers certain workers, or did
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
-        self._plan = DispatchPlan()
+        self._batches = Batches(epoch, roster, leases)
         self.overdue: set[int] = set()  # requests to end, because all their attempts were lost
         self.tasks = TaskPlanner(
             tables, self._trials, self._may_start, self.overdue, self._send_task
@@ -320,7 +300,7 @@ class Planner:
 
     def plan(self, now: float) -> DispatchPlan:
         """Plan all requests that can be sent now."""
-        self._plan = DispatchPlan()
+        self._batches.begin()
         for run, host_id in self.frontier.mature(now):
             self.lane_opened(run, host_id)
         if now >= self.balancer.due_at:
@@ -328,11 +308,11 @@ class Planner:
         self.candidates.review_turns(now)
         self._settle_dirty(now)
         for host_id, name in self.granter.overdue_confirmations(now):
-            self._send_grant(self.hosts[host_id], name)
+            self._batches.add_grant(self.hosts[host_id], name)
         if self.granter.news:
             for host_id in self.granter.news:
                 for name in self.hosts[host_id].parts:
-                    self._send_grant(self.hosts[host_id], name)
+                    self._batches.add_grant(self.hosts[host_id], name)
             self.granter.news.clear()
         for host_id in (*self.groups.due(now), *self._trials.hosts):
             self.wake(host_id)
@@ -344,7 +324,7 @@ class Planner:
                 self._dispatch(host, now)
             self._settle_dirty(now)  # hosts for which no owner was found
         self.tasks.plan(now)
-        return self._plan
+        return self._batches.plan
 
     def _dispatch_by_priority(self, now: float) -> None:
         """Dispatch the hosts that are due, the highest priority of their ready runs first.
@@ -374,26 +354,13 @@ class Planner:
             able = self.candidates.choose(host, usable, now) if is_choosy else usable
             result = self.granter.settle(host, able, now)
             for name in result.lowered:
-                self._send_grant(host, name)
+                self._batches.add_grant(host, name)
             if result.owners:
-                self._plan.owners.append((host.id, result.owners))
+                self._batches.plan.owners.append((host.id, result.owners))
             if result.raised:
                 self.wake(host.id)
             if result.look_again_at < math.inf:
                 self._due.push(host, result.look_again_at)
-
-    def _send_grant(self, host: HostState, name: ProcessName) -> None:
-        """Send the grant of a host to a process, if it is still the current one."""
-        worker = self.roster.workers.get(worker_of(name))
-        if worker is not None and worker.name == name:
-            self._batch_for(worker).hosts[host.id] = None
-
-    def _batch_for(self, worker: WorkerInfo) -> WorkerBatch:
-        """Return the batch of a worker in this plan, a new one if it has none."""
-        sending = self._plan.sendings.get(worker.name)
-        if sending is None:
-            sending = self._plan.sendings[worker.name] = WorkerBatch(worker, worker.next_number())
-        return sending
 
     def _dispatch(self, host: HostState, now: float) -> None:
         """Send one request of the host if nothing forbids it, and put it into the heap again."""
@@ -502,47 +469,14 @@ class Planner:
         ahead: bool = False,
     ) -> None:
         """Open a lease for the row of a host and add its assignment to the worker's batch."""
-        sending = self._lease(worker, row, now, verdict, ahead=ahead)
+        sending = self._batches.lease(worker, row, now, verdict, ahead=ahead)
         sending.hosts[host.id] = None
         part.lease_opened()
         self.groups.leases_changed(host, +1)
 
     def _send_task(self, worker: WorkerInfo, row: QueuedRow, now: float, verdict: str) -> None:
         """Open a lease for a task and add its assignment to the worker's batch."""
-        self._lease(worker, row, now, verdict)
-
-    def _lease(
-        self,
-        worker: WorkerInfo,
-        row: QueuedRow,
-        now: float,
-        verdict: str = "",
-        *,
-        ahead: bool = False,
-    ) -> WorkerBatch:
-        """Open a lease and return the worker's batch with its assignment."""
-        sending = self._batch_for(worker)
-        n = self.leases.next_n()
-        self.leases.open((self.epoch, n), row, worker, sending.number, now, ahead=ahead)
-        sending.urls.append(
-            Assignment(
-                n=n,
-                seq=row.seq,
-                run=row.run,
-                host=row.host,
-                url=row.url,
-                depth=row.depth,
-                attempt=row.attempts + 1,
-                parent=row.parent,
-                prio=row.prio,
-                crashes=row.crashes,
-                block=row.block,
-                verdict=verdict,
-                extra=row.extra,
-                known=row.known,
-            )
-        )
-        return sending
+        self._batches.lease(worker, row, now, verdict)
 
     def _is_forgotten(self, host: HostState, now: float) -> bool:
         """Return whether a request could be sent, but nothing will wake the host in time."""
