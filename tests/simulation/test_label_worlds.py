@@ -18,9 +18,9 @@ from unittest import mock
 import pytest
 
 from tests.simulation.worlds import run_world
-from zcrawl.dispatch import planner as planner_module
+from zcrawl.dispatch import candidates as candidates_module
+from zcrawl.dispatch.candidates import Candidates
 from zcrawl.dispatch.placement import can_serve
-from zcrawl.dispatch.planner import Planner
 from zcrawl.model.spec import Fetch, JobSpec, Placement, Politeness
 from zcrawl.testing.faults import CALM, LEADER_CHANGES_ONLY, draw
 from zcrawl.testing.tasks import TaskJob
@@ -136,19 +136,19 @@ def test_a_job_waits_for_a_worker_with_its_label_and_says_so() -> None:
 def give_the_host_to_whom_some_run_suits() -> Iterator[None]:
     """As it was: if no worker serves all runs, any of the workers owns the host for good."""
 
-    def careless(self: Planner, host: Any, usable: list[Any], now: float) -> list[Any]:
-        needs = self._needs(host)
+    def careless(self: Candidates, host: Any, usable: list[Any], now: float) -> list[Any]:
+        needs = self.needs(host)
         able = [w for w in usable if all(can_serve(run, w) for run in needs)]
         return able or usable
 
-    with mock.patch.object(Planner, "_candidates", careless):
+    with mock.patch.object(Candidates, "choose", careless):
         yield
 
 
 @contextlib.contextmanager
 def let_turns_last_for_ever() -> Iterator[None]:
     """The first worker keeps the host while it has work, which does not end."""
-    with mock.patch.object(planner_module, "TURN_S", 1e9):
+    with mock.patch.object(candidates_module, "TURN_S", 1e9):
         yield
 
 

@@ -41,13 +41,12 @@ TASKS = (
 @contextlib.contextmanager
 def watched() -> Iterator[Counter[str]]:
     """Watch every request that is sent; count what was compared."""
-    lease = Planner._lease
+    send, send_task = Planner._send, Planner._send_task
     waits: Counter[tuple[int, int, int]] = Counter()  # (planner, host, run) → turns of others
     seen: Counter[str] = Counter()
 
-    def checked(self: Planner, worker: Any, row: QueuedRow, *rest: Any, **more: Any) -> Any:
+    def check(self: Planner, worker: Any, row: QueuedRow, verdict: str) -> None:
         host = self.hosts.get(row.host)
-        verdict = any(rest[1:2])
         runs = self.tasks.runs if host is None else host.runs
         for run in runs if not (verdict or row.crashes) else ():
             ready = self.frontier.has_ready((run, row.host))
@@ -69,7 +68,23 @@ def watched() -> Iterator[Counter[str]]:
                 number = waits[(id(self), row.host, run)]
                 assert number <= MOST_TURNS, f"run {run} waits at host {row.host} for ever"
         waits[(id(self), row.host, row.run)] = 0
-        return lease(self, worker, row, *rest, **more)
+
+    def checked(
+        self: Planner,
+        host: Any,
+        worker: Any,
+        part: Any,
+        row: QueuedRow,
+        now: float,
+        verdict: str = "",
+        **more: Any,
+    ) -> None:
+        check(self, worker, row, verdict)
+        send(self, host, worker, part, row, now, verdict, **more)
+
+    def checked_task(self: Planner, worker: Any, row: QueuedRow, now: float, verdict: str) -> None:
+        check(self, worker, row, verdict)
+        send_task(self, worker, row, now, verdict)
 
     suspects: set[int] = set()
     put_on_trial = Planner.put_on_trial
@@ -79,7 +94,8 @@ def watched() -> Iterator[Counter[str]]:
         put_on_trial(self, row, alone)
 
     with (
-        mock.patch.object(Planner, "_lease", checked),
+        mock.patch.object(Planner, "_send", checked),
+        mock.patch.object(Planner, "_send_task", checked_task),
         mock.patch.object(Planner, "put_on_trial", suspected),
     ):
         yield seen

@@ -1,11 +1,11 @@
 """Plan which hosts should move to which workers, because it pays.
 
-Called by the planner every BALANCE_S, and by the desk for `zcrawl rebalance`. The capacity of a
-worker is its slots, times factors for its measured speed, the lag of its loop and its memory. The
-load of a worker is what its hosts may ask of it: their rates. A move is made only if the busier of
-the two workers is less busy afterwards, and the moves from a worker only if all together make a
-clear difference (`GAIN`). A host that moved stays for STAY_S. So hosts do not move back and
-forth. Hosts that are shared, or that share limits, stay where they are.
+Called by `balancer`: every BALANCE_S, and when the desk asks for `zcrawl rebalance`. The capacity
+of a worker is its slots, times factors for its measured speed, the lag of its loop and its memory.
+The load of a worker is what its hosts may ask of it: their rates. A move is made only if the busier
+of the two workers is less busy afterwards, and the moves from a worker only if all together make a
+clear difference (`GAIN`). A host that moved stays for STAY_S. So hosts do not move back and forth.
+Hosts that are shared, or that share limits, stay where they are.
 
 `capacities` also weighs the number of hosts that a worker owns at most (`host_owners`). Pure.
 """

@@ -10,7 +10,7 @@ says HELLO or the stored lease ends (rule `takeover`).
 
 Only this module writes `HostState` and `Part`; other modules read their fields and call their
 methods (`tests/architecture` checks it). The callers decide what a change means for owners, groups
-and the planner's heap.
+and the heap of `due_hosts`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class HostState(msgspec.Struct):
     runs: list[int] = msgspec.field(default_factory=list)  # lanes here, in turn
     priorities: dict[int, int] = msgspec.field(default_factory=dict)  # run → priority, if not 0
     trials: list[QueuedRow] = msgspec.field(default_factory=list)  # crash suspects
-    due_at: float = math.inf  # its moment in the planner's heap
+    due_at: float = math.inf  # its moment in the heap of `due_hosts`
     manner: Manner | None = None  # None: it has never answered
     robots: StoredRobots | None = None
     verdicts: dict[int, str] = msgspec.field(default_factory=dict)  # run → why its rows end
@@ -242,14 +242,14 @@ class HostState(msgspec.Struct):
         self.waits_until = max(self.waits_until, moment)
 
     def schedule(self, moment: float) -> bool:
-        """Set its moment in the planner's heap; return False if it has an earlier one."""
+        """Set its moment in the heap of `due_hosts`; return False if it has an earlier one."""
         if self.due_at <= moment:
             return False
         self.due_at = moment
         return True
 
     def unschedule(self) -> None:
-        """Note that the planner took it out of its heap."""
+        """Note that it was taken out of the heap."""
         self.due_at = math.inf
 
     # ------------------------------------------------------------ owners

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from zcrawl.model.process_name import ProcessName
+from zcrawl.dispatch.roster import Roster
+from zcrawl.model.process_name import ProcessName, worker_of
 
 
 class Parking:
@@ -28,11 +29,18 @@ class Parking:
                     hosts.pop(host_id, None)
         ranks.setdefault(rank, {})[host_id] = None
 
-    def names(self) -> list[ProcessName]:
-        """Return the processes for which hosts wait."""
-        return list(self._hosts)
+    def take_for_credit(self, roster: Roster) -> list[int]:
+        """Take one host for each request that the processes accept now."""
+        taken: list[int] = []
+        for name in list(self._hosts):
+            worker = roster.workers.get(worker_of(name))
+            if worker is None or worker.name != name or not worker.usable:
+                continue
+            if (credit := worker.credit) > 0:
+                taken += self._take(name, credit)
+        return taken
 
-    def take(self, name: ProcessName, most: int) -> list[int]:
+    def _take(self, name: ProcessName, most: int) -> list[int]:
         """Take up to `most` hosts that wait for a process, the highest priority first."""
         taken: list[int] = []
         ranks = self._hosts[name]

@@ -1,91 +1,45 @@
 """Plan which request goes to which worker now.
 
-The leader calls the planner after every event. Hosts with work are in a heap, ordered by the moment
-at which their pace allows the next request, so that the next host is found in O(log hosts).
+The leader calls the planner after every event. The planner takes the hosts whose moment has come
+(`due_hosts`) and sends a request of each of them if nothing forbids it (`gates`).
 
 Requests are sent up to LOOKAHEAD_S before their host's pace allows the start. So workers have work
 while another leader takes over. Such early requests have their own credit; when it is used up, a
 request is sent only NEAR_S before it can start. Other runs' early requests do not delay a run that
 has no request at the owner of a host, because the worker takes runs in turn.
 
-A host that cannot get a request leaves the heap, and an event puts it back:
-
-| the host waits for          | event that puts it back                      |
-|-----------------------------|----------------------------------------------|
-| rows in memory              | insert, refill, the due time of a retry      |
-| room at its owner           | a received result, a reject                  |
-| credit of its owner         | parked at the worker, see `_wake_parked`     |
-| an owner that is suspect    | parked at the worker, until it is heard      |
-| a grant                     | join, confirmation, loss of a worker         |
-| its owners in the database  | `owners_stored`                              |
-| a worker for its suspect    | every plan, because such hosts are few       |
-| another host's suspect      | parked at the worker that is kept free       |
-| its run                     | resume, a page of max_pages given back       |
-| the hours of its jobs       | the moment at which they begin               |
-| a shared limit              | queued in the group, see `shared_limits.due` |
-
-The planner changes leases and grants. Its caller sends the messages.
+The planner changes leases and grants. Its caller sends the messages (`batches`).
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
 from functools import partial
 
-import msgspec
-
-from zcrawl.dispatch.balance import (
-    BALANCE_S,
-    STAY_S,
-    Capacity,
-    HostLoad,
-    HostMove,
-    capacities,
-    is_busy,
-    plan_moves,
-    smoothed,
-    use_of,
-)
+from zcrawl.dispatch.balancer import Balancer
+from zcrawl.dispatch.batches import Batches, DispatchPlan
+from zcrawl.dispatch.candidates import Candidates
 from zcrawl.dispatch.crash_suspects import Trials
+from zcrawl.dispatch.due_hosts import DueHosts
 from zcrawl.dispatch.early_ends import Verdicts
 from zcrawl.dispatch.gates import Gate, Gates, LeaderTables, could_start
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import HostState, Part
 from zcrawl.dispatch.leases import Lease, Leases
 from zcrawl.dispatch.parking import Parking
-from zcrawl.dispatch.placement import can_serve, cover, preferred
+from zcrawl.dispatch.placement import can_serve
 from zcrawl.dispatch.roster import Roster, WorkerInfo
-from zcrawl.dispatch.runs import ActiveRun, Runs
+from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.shared_limits import NEAR_S
 from zcrawl.dispatch.task_planner import TaskPlanner
 from zcrawl.frontier.frontier import Frontier
-from zcrawl.mesh.messages import Assignment
 from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model.host import Manner
-from zcrawl.model.process_name import NOBODY, ProcessName, worker_of
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.rows import NO_HOST, QueuedRow
 
-
-class WorkerBatch(msgspec.Struct):
-    """The messages for one worker: requests to fetch, and hosts whose grants changed."""
-
-    worker: WorkerInfo
-    number: int
-    urls: list[Assignment] = msgspec.field(default_factory=list)
-    hosts: dict[int, None] = msgspec.field(default_factory=dict)
-
-
-class DispatchPlan(msgspec.Struct):
-    """The result of one planning round: batches to send, and host owners to store first."""
-
-    sendings: dict[ProcessName, WorkerBatch] = msgspec.field(default_factory=dict)
-    owners: list[tuple[int, tuple[ProcessName, ...]]] = msgspec.field(default_factory=list)
-
-
-TURN_S = 30.0  # how long a worker has a host that others must have as well, and cannot share
 LONG_WAIT_S = 5.0  # a wait beyond the host's pace that counts as a long one
 
 
@@ -95,7 +49,6 @@ class Planner:
     def __init__(
         self, epoch: int, roster: Roster, leases: Leases, frontier: Frontier, runs: Runs
     ) -> None:
-        self.epoch = epoch
         self.granter = Granter(roster, runs, first_revision=epoch << 32)
         self.hosts = self.granter.hosts
         self.groups = self.granter.groups
@@ -104,18 +57,17 @@ class Planner:
         self._could_start = partial(could_start, tables)
         self._trials = Trials(roster, self._may_start, self._could_start)
         self.gates = Gates(tables, self.granter, self._trials, self.verdicts)
+        self.candidates = Candidates(tables, self.granter)
+        self.balancer = Balancer(roster, self.granter, self.gates, self.candidates)
         self.trials = self._trials.seqs  # crash suspects that wait for a worker
         self.roster, self.leases = roster, leases
         self.frontier, self.runs = frontier, runs
-        self._due: list[tuple[float, int, int]] = []  # (moment, turn, host)
-        self._turn = 0
+        self._due = DueHosts(self.hosts)
         self._parking = Parking()  # hosts that wait for a process
         self._has_priorities = False  # a run with a priority other than 0 was seen
         self._has_needs = False  # a run needs or prefers certain workers, or did
-        self._balance_at = -math.inf  # when loads are compared again
-        self._turns: dict[int, None] = {}  # hosts that workers have in turn
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
-        self._plan = DispatchPlan()
+        self._batches = Batches(epoch, roster, leases)
         self.overdue: set[int] = set()  # requests to end, because all their attempts were lost
         self.tasks = TaskPlanner(
             tables, self._trials, self._may_start, self.overdue, self._send_task
@@ -201,20 +153,13 @@ class Planner:
         if host is not None:
             # Rows that end without a request do not wait for the pace.
             at_once = host.verdicts or (len(host.runs) > 1 and self.gates.runs_without_lease(host))
-            self._push(host, -math.inf if at_once else host.pace.ready_at() - LOOKAHEAD_S)
-
-    def _push(self, host: HostState, moment: float) -> None:
-        """Put a host into the heap for `moment`, unless it is there for an earlier one."""
-        if host.schedule(moment):
-            self._turn += 1
-            heapq.heappush(self._due, (moment, self._turn, host.id))
+            self._due.push(host, -math.inf if at_once else host.pace.ready_at() - LOOKAHEAD_S)
 
     def next_due_at(self) -> float:
         """Return when `plan` has to be called again."""
-        due_at = self._due[0][0] if self._due else math.inf
-        for host_id in self._turns:
-            due_at = min(due_at, self.hosts[host_id].turn_until)
-        return min(due_at, self.groups.next_due_at(), self.tasks.next_due_at())
+        due_at = self._due.next_at()
+        turn_over_at = self.candidates.turn_over_at()
+        return min(due_at, turn_over_at, self.groups.next_due_at(), self.tasks.next_due_at())
 
     # ------------------------------------------------------------ workers
 
@@ -249,7 +194,7 @@ class Planner:
                 self.wake(host.id)
 
     def worker_lacks(self, run: int) -> None:
-        """HostMove the hosts of a run, because a worker lacks the run's code or plugin."""
+        """Review the hosts of a run, because a worker lacks the run's code or plugin."""
         self._has_needs = True
         self.tasks.workers_changed()
         for host in self.hosts.values():
@@ -258,16 +203,10 @@ class Planner:
 
     def _wake_parked(self) -> bool:
         """Wake one parked host for each free credit; return whether any was woken."""
-        called = False
-        for name in self._parking.names():
-            worker = self.roster.workers.get(worker_of(name))
-            if worker is None or worker.name != name or not worker.usable:
-                continue
-            if (credit := worker.credit) > 0:
-                for host_id in self._parking.take(name, credit):
-                    self.wake(host_id)
-                    called = True
-        return called
+        woken = self._parking.take_for_credit(self.roster)
+        for host_id in woken:
+            self.wake(host_id)
+        return bool(woken)
 
     def owners_stored(self, owners: list[tuple[int, tuple[ProcessName, ...]]]) -> None:
         """Wake hosts whose owners are in the database now: they may get requests."""
@@ -361,46 +300,31 @@ class Planner:
 
     def plan(self, now: float) -> DispatchPlan:
         """Plan all requests that can be sent now."""
-        self._plan = DispatchPlan()
+        self._batches.begin()
         for run, host_id in self.frontier.mature(now):
             self.lane_opened(run, host_id)
-        if now >= self._balance_at:
-            self._balance(now)
-        for host_id in self._turns:
-            turn_host = self.hosts[host_id]
-            if turn_host.turn_until <= now or self._is_turn_idle(turn_host):
-                self.granter.dirty[host_id] = None
+        if now >= self.balancer.due_at:
+            self.balancer.balance(now)
+        self.candidates.review_turns(now)
         self._settle_dirty(now)
         for host_id, name in self.granter.overdue_confirmations(now):
-            self._send_grant(self.hosts[host_id], name)
+            self._batches.add_grant(self.hosts[host_id], name)
         if self.granter.news:
             for host_id in self.granter.news:
                 for name in self.hosts[host_id].parts:
-                    self._send_grant(self.hosts[host_id], name)
+                    self._batches.add_grant(self.hosts[host_id], name)
             self.granter.news.clear()
         for host_id in (*self.groups.due(now), *self._trials.hosts):
             self.wake(host_id)
-        due = self._due
         # A woken host may not use the credit, so the parked ones are asked again.
-        while self._wake_parked() or (due and due[0][0] <= now):
+        while self._wake_parked() or self._due.is_due(now):
             if self._has_priorities:
                 self._dispatch_by_priority(now)
-            while due and due[0][0] <= now:
-                host = self._take_due()
-                if host is not None:
-                    self._dispatch(host, now)
+            while (host := self._due.take(now)) is not None:
+                self._dispatch(host, now)
             self._settle_dirty(now)  # hosts for which no owner was found
         self.tasks.plan(now)
-        return self._plan
-
-    def _take_due(self) -> HostState | None:
-        """Take the first host out of the heap; None if an earlier entry of it was handled."""
-        moment, _, host_id = heapq.heappop(self._due)
-        host = self.hosts[host_id]
-        if host.due_at != moment:
-            return None
-        host.unschedule()
-        return host
+        return self._batches.plan
 
     def _dispatch_by_priority(self, now: float) -> None:
         """Dispatch the hosts that are due, the highest priority of their ready runs first.
@@ -408,13 +332,11 @@ class Planner:
         So a scarce credit goes to them. It costs more than to take the hosts by their moments.
         """
         ready: list[tuple[int, int, int]] = []
-        due = self._due
-        while ready or (due and due[0][0] <= now):
-            while due and due[0][0] <= now:
-                host = self._take_due()
-                if host is not None:
-                    self._turn += 1
-                    heapq.heappush(ready, (-self.gates.rank(host), self._turn, host.id))
+        turn = 0
+        while ready or self._due.is_due(now):
+            while (host := self._due.take(now)) is not None:
+                turn += 1
+                heapq.heappush(ready, (-self.gates.rank(host), turn, host.id))
             if ready:
                 self._dispatch(self.hosts[heapq.heappop(ready)[2]], now)
 
@@ -423,233 +345,46 @@ class Planner:
         if not self.granter.dirty:
             return
         usable = [worker for worker in self.roster.workers.values() if worker.usable]
-        is_choosy = self.is_choosy(usable)
+        is_choosy = self.candidates.is_choosy(usable)
         dirty, self.granter.dirty = self.granter.dirty, {}
         for host_id in dirty:
             host = self.hosts[host_id]
             if not self.gates.has_rows(host) and not host.parts:
                 continue  # it gets an owner when it has work
-            able = self._candidates(host, usable, now) if is_choosy else usable
+            able = self.candidates.choose(host, usable, now) if is_choosy else usable
             result = self.granter.settle(host, able, now)
             for name in result.lowered:
-                self._send_grant(host, name)
+                self._batches.add_grant(host, name)
             if result.owners:
-                self._plan.owners.append((host.id, result.owners))
+                self._batches.plan.owners.append((host.id, result.owners))
             if result.raised:
                 self.wake(host.id)
             if result.look_again_at < math.inf:
-                self._push(host, result.look_again_at)
-
-    # ------------------------------------------------------------ balance of loads
-
-    def moves(self, now: float, *, only_busy: bool = False) -> list[HostMove]:
-        """Return the moves of hosts that pay now, of all or of busy workers; change nothing."""
-        usable = [worker for worker in self.roster.workers.values() if worker.usable]
-        return plan_moves(
-            self._host_loads(usable, now),
-            capacities([(worker.name, worker.vitals) for worker in usable]),
-            {worker.name for worker in usable if is_busy(worker.vitals)} if only_busy else None,
-        )
-
-    def move_hosts(self, moves: list[HostMove], now: float) -> None:
-        """Move hosts to their new workers, as soon as the former ones have released them."""
-        for move in moves:
-            host = self.hosts.get(move.host)
-            if host is not None:
-                host.move_to(move.target, now)
-                self.granter.dirty[host.id] = None
-
-    def worker_use(self, now: float) -> list[tuple[Capacity, float]]:
-        """Return the capacity of each worker and how much of it its hosts may use."""
-        usable = [worker for worker in self.roster.workers.values() if worker.usable]
-        workers = capacities([(worker.name, worker.vitals) for worker in usable])
-        use = use_of(self._host_loads(usable, now), workers)
-        return [(worker, use[worker.name]) for worker in workers]
-
-    def _balance(self, now: float) -> None:
-        """Renew the capacities, and move hosts away from workers that are too busy."""
-        is_first, self._balance_at = self._balance_at == -math.inf, now + BALANCE_S
-        workers = [worker for worker in self.roster.workers.values() if worker.usable]
-        measured = capacities([(worker.name, worker.vitals) for worker in workers])
-        self.granter.capacity = smoothed(self.granter.capacity, measured)
-        if not is_first and len(workers) > 1:
-            self.move_hosts(self.moves(now, only_busy=True), now)
-
-    def _host_loads(self, usable: list[WorkerInfo], now: float) -> list[HostLoad]:
-        """Return the hosts with work that one worker owns and that may move."""
-        everybody = frozenset(worker.name for worker in usable)
-        is_choosy = self.is_choosy(usable)
-        loads = []
-        for host in self.hosts.values():
-            if host.demand.spread or host.clan is not None or host.turn or host.wanted_owner:
-                continue
-            owners = [name for name, part in host.parts.items() if part.granted]
-            if host.target in everybody:
-                owners = [host.target]  # it may be on its way
-            if len(owners) != 1 or not self.gates.has_rows(host):
-                continue
-            able = everybody
-            if is_choosy:
-                needs = self._needs(host)
-                able = frozenset(
-                    worker.name
-                    for worker in usable
-                    if all(can_serve(active, worker) for active in needs)
-                )
-            is_new = now - host.moved_at < STAY_S
-            load = self._load_of(host)
-            loads.append(HostLoad(host.id, host.origin, owners[0], load, able, is_new))
-        return loads
-
-    def _load_of(self, host: HostState) -> float:
-        """Return how many requests per second a host may get: its rate, or one per slot."""
-        most = float(host.demand.concurrency)
-        return min(most, 1.0 / host.interval_s) if host.interval_s > 0 else most
-
-    # ------------------------------------------------------------ placement
-
-    def is_choosy(self, workers: list[WorkerInfo]) -> bool:
-        """Return whether a run may need something that one of these workers does not have."""
-        return any(worker.lacks for worker in workers) or any(
-            active.require or active.spec.placement.prefer for active in self.runs.active.values()
-        )
-
-    def _candidates(
-        self, host: HostState, usable: list[WorkerInfo], now: float
-    ) -> list[WorkerInfo]:
-        """Return the workers among which the owners of a host are chosen.
-
-        If no worker serves all its runs, as few as possible share it; if its limits cannot be
-        divided, they have it in turn, each for TURN_S at most.
-        """
-        hosts = [host] if host.clan is None else [self.hosts[id] for id in host.clan.hosts]
-        by_run = {active.row.id: active for member in hosts for active in self._needs(member)}
-        needs = list(by_run.values())
-        able = [worker for worker in usable if all(can_serve(active, worker) for active in needs)]
-        if able:
-            self._divide(host, False)
-            self._end_turns(hosts)
-            return preferred(needs, able)
-        servers = {
-            active.row.id: [worker.name for worker in usable if can_serve(active, worker)]
-            for active in needs
-        }
-        names = cover(servers, lambda name: (name not in host.counted, name))
-        by_name = {worker.name: worker for worker in usable}
-        chosen = [by_name[ProcessName(name)] for name in names]
-        if len(chosen) < 2:
-            self._divide(host, False)
-            self._end_turns(hosts)
-            return preferred(needs, chosen) or usable
-        shares = host.clan is None and not host.pins and host.demand.concurrency >= len(chosen)
-        self._divide(host, shares)
-        if shares:
-            self._end_turns(hosts)
-            serve = {name for names in servers.values() for name in names} - {*names}
-            others = [worker for worker in usable if worker.name in serve]
-            beside = host.demand.concurrency - len(chosen) if self._is_spread(needs) else 0
-            return chosen + others[:beside]
-        return [self._worker_in_turn(hosts, chosen, servers, now)]
-
-    def _needs(self, host: HostState) -> list[ActiveRun]:
-        """Return the runs that have requests of the host, queued or at workers."""
-        lanes, leased = self.frontier.lanes, self.leases.by_lane
-        trials = {row.run for row in host.trials}
-        return [
-            active
-            for run in host.runs
-            if ((run, host.id) in lanes or (run, host.id) in leased or run in trials)
-            and (active := self.runs.get(run)) is not None
-            and active.dispatches
-        ]
-
-    def _is_spread(self, needs: list[ActiveRun]) -> bool:
-        """Return whether all these jobs allow that workers share a host."""
-        return all(active.spec.politeness.spread for active in needs)
-
-    def _is_turn_idle(self, host: HostState) -> bool:
-        """Return whether the worker in turn can do nothing for the host, and another one could."""
-        worker = self.roster.workers.get(worker_of(host.turn))
-        waiting = [active for active in self._needs(host) if self._has_ready(active, host)]
-        return bool(waiting) and not any(
-            worker is not None and can_serve(active, worker)
-            for active in (*waiting, *self._leased(host))
-        )
-
-    def _has_ready(self, active: ActiveRun, host: HostState) -> bool:
-        return self.frontier.has_ready((active.row.id, host.id))
-
-    def _leased(self, host: HostState) -> list[ActiveRun]:
-        leased = self.leases.by_lane
-        return [active for active in self._needs(host) if (active.row.id, host.id) in leased]
-
-    def _divide(self, host: HostState, divided: bool) -> None:
-        """Let several workers share the host, or one worker have it again."""
-        if host.divided is not divided:
-            host.divide(divided)
-            self.granter.renew_demand(host)
-            self.granter.dirty.pop(host.id, None)  # it is reviewed just now
-
-    def _worker_in_turn(
-        self,
-        hosts: list[HostState],
-        chosen: list[WorkerInfo],
-        servers: Mapping[int, Sequence[str]],
-        now: float,
-    ) -> WorkerInfo:
-        """Return the worker whose turn it is to have these hosts; the next one if it is over."""
-        names = [worker.name for worker in chosen]
-        turn, until = hosts[0].turn, hosts[0].turn_until
-        if turn not in names or now >= until or all(self._is_turn_idle(host) for host in hosts):
-            at = names.index(turn) + 1 if turn in names else 0
-            turn, until = names[at % len(names)], now + TURN_S
-        for host in hosts:
-            host.give_turn(turn, until)
-            self._turns[host.id] = None
-        return chosen[names.index(turn)]
-
-    def _end_turns(self, hosts: list[HostState]) -> None:
-        for host in hosts:
-            if host.turn:
-                host.give_turn(NOBODY, math.inf)
-                self._turns.pop(host.id, None)
-
-    def _send_grant(self, host: HostState, name: ProcessName) -> None:
-        """Send the grant of a host to a process, if it is still the current one."""
-        worker = self.roster.workers.get(worker_of(name))
-        if worker is not None and worker.name == name:
-            self._batch_for(worker).hosts[host.id] = None
-
-    def _batch_for(self, worker: WorkerInfo) -> WorkerBatch:
-        """Return the batch of a worker in this plan, a new one if it has none."""
-        sending = self._plan.sendings.get(worker.name)
-        if sending is None:
-            sending = self._plan.sendings[worker.name] = WorkerBatch(worker, worker.next_number())
-        return sending
+                self._due.push(host, result.look_again_at)
 
     def _dispatch(self, host: HostState, now: float) -> None:
         """Send one request of the host if nothing forbids it, and put it into the heap again."""
         if host.storing or not self.gates.has_rows(host):
             return
         if host.is_inherited(now):
-            self._push(
+            self._due.push(
                 host, host.inherited_until
             )  # its owner may hold its rows until it says HELLO
             return
         if host.verdicts and self._end_row(host, now):
-            self._push(host, now)
+            self._due.push(host, now)
             return
         ready_at = host.pace.ready_at()
         if host.demand.hours:
             opens_at = self.gates.opens_at(host, now, ready_at)
             if opens_at > now:
-                self._push(host, opens_at)
+                self._due.push(host, opens_at)
                 return
         waiting: list[int] = []  # runs that have no request there yet
         if ready_at - LOOKAHEAD_S > now:
             waiting = self.gates.runs_without_lease(host) if len(host.runs) > 1 else []
             if not waiting:
-                self._push(host, ready_at - LOOKAHEAD_S)
+                self._due.push(host, ready_at - LOOKAHEAD_S)
                 return
         if host.groups and not self.groups.admits(host, now):
             return
@@ -666,12 +401,12 @@ class Planner:
             self._send(host, worker, part, row, now, verdict, ahead=ahead)
             host.request_sent(now)
             self.groups.sent(host, now)
-            self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
+            self._due.push(host, host.pace.ready_at() - LOOKAHEAD_S)
             return
         if waiting:  # none of these runs could start a request; the others may soon send one early
-            self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
+            self._due.push(host, host.pace.ready_at() - LOOKAHEAD_S)
         if ahead:  # another owner may only have no credit for early requests
-            self._push(host, ready_at - NEAR_S)
+            self._due.push(host, ready_at - NEAR_S)
 
     def _end_row(self, host: HostState, now: float) -> bool:
         """Send a row that ends without a request, at once and outside the pace.
@@ -734,47 +469,14 @@ class Planner:
         ahead: bool = False,
     ) -> None:
         """Open a lease for the row of a host and add its assignment to the worker's batch."""
-        sending = self._lease(worker, row, now, verdict, ahead=ahead)
+        sending = self._batches.lease(worker, row, now, verdict, ahead=ahead)
         sending.hosts[host.id] = None
         part.lease_opened()
         self.groups.leases_changed(host, +1)
 
     def _send_task(self, worker: WorkerInfo, row: QueuedRow, now: float, verdict: str) -> None:
         """Open a lease for a task and add its assignment to the worker's batch."""
-        self._lease(worker, row, now, verdict)
-
-    def _lease(
-        self,
-        worker: WorkerInfo,
-        row: QueuedRow,
-        now: float,
-        verdict: str = "",
-        *,
-        ahead: bool = False,
-    ) -> WorkerBatch:
-        """Open a lease and return the worker's batch with its assignment."""
-        sending = self._batch_for(worker)
-        n = self.leases.next_n()
-        self.leases.open((self.epoch, n), row, worker, sending.number, now, ahead=ahead)
-        sending.urls.append(
-            Assignment(
-                n=n,
-                seq=row.seq,
-                run=row.run,
-                host=row.host,
-                url=row.url,
-                depth=row.depth,
-                attempt=row.attempts + 1,
-                parent=row.parent,
-                prio=row.prio,
-                crashes=row.crashes,
-                block=row.block,
-                verdict=verdict,
-                extra=row.extra,
-                known=row.known,
-            )
-        )
-        return sending
+        self._batches.lease(worker, row, now, verdict)
 
     def _is_forgotten(self, host: HostState, now: float) -> bool:
         """Return whether a request could be sent, but nothing will wake the host in time."""
@@ -799,6 +501,8 @@ class Planner:
 
     def check(self) -> None:
         self.granter.check()
+        self.candidates.check()
+        self._due.check()
         self.tasks.check()
         waiting = {row.seq for host in self.hosts.values() for row in host.trials}
         waiting.update(row.seq for row in self.tasks.trials)

@@ -19,7 +19,7 @@ all jobs together, without a message before each request. Three rules follow:
 - A worker connects only to the address of the group (`Grant.address`).
 
 The leader estimates the pace of each group, because requests that cannot start soon would use up
-their worker's credit. Hosts that wait for a group are queued there, not in the planner's heap.
+their worker's credit. Hosts that wait for a group are queued there, not in `due_hosts`.
 """
 
 from __future__ import annotations

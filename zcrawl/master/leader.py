@@ -10,7 +10,7 @@ A worker gets the configuration and code of a run before its first URL, and each
 
 from __future__ import annotations
 
-from zcrawl.dispatch.planner import WorkerBatch
+from zcrawl.dispatch.batches import WorkerBatch
 from zcrawl.errors import CommitUnknown, Fenced, StoreDataError, StoreError
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue

@@ -39,7 +39,7 @@ class UnplacedRuns:
 def unplaced_runs(state: LeaderState) -> dict[int, str]:
     """Return the runs that no worker can take, with the reason."""
     workers = [info for info in state.roster.workers.values() if info.usable]
-    if not state.planner.is_choosy(workers):
+    if not state.planner.candidates.is_choosy(workers):
         return {}
     lacked = {run for worker in workers for run in worker.lacks}
     texts: dict[frozenset[str], str] = {}  # of runs that only need labels

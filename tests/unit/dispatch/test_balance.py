@@ -119,16 +119,16 @@ def test_a_planner_moves_hosts_away_from_a_busy_worker_and_back_only_when_it_pay
     office.join("w2")
     for name in ("w1", "w2"):
         office.roster.workers[name].heard_at = office.now
-    busy = office.planner.worker_use(office.now)
+    busy = office.planner.balancer.worker_use(office.now)
     assert max(use for _, use in busy) > 1.0
-    moves = office.planner.moves(office.now)
+    moves = office.planner.balancer.moves(office.now)
     before = {state.id: state.moved_at for state in office.planner.hosts.values()}
     assert all(moved_at < 0 for moved_at in before.values())
     assert moves
-    office.planner.move_hosts(moves, office.now)
+    office.planner.balancer.move_hosts(moves, office.now)
     targets = {move.host: move.target for move in moves}
     assert all(office.planner.hosts[host].target == target for host, target in targets.items())
-    assert office.planner.moves(office.now + 1.0) == []
+    assert office.planner.balancer.moves(office.now + 1.0) == []
     for _ in range(8):  # until their owner has confirmed that it let go
         for state in office.planner.hosts.values():
             for name, part in list(state.parts.items()):

@@ -14,7 +14,6 @@ from tests.unit.desk_tools import leading
 from tests.unit.machine_tools import spec, urls
 from zcrawl.master import events as m
 from zcrawl.master.desk.arguments import Arguments
-from zcrawl.master.desk.desk import ACTIONS
 from zcrawl.master.desk.operation import (
     OPERATIONS,
     Argument,
@@ -33,6 +32,7 @@ from zcrawl.master.desk.operations import PAGING, find
 from zcrawl.master.desk.paging import Want
 from zcrawl.master.desk.queues import GROUPINGS
 from zcrawl.master.desk.reads import DatabaseReads
+from zcrawl.master.desk.run_actions import ACTIONS
 from zcrawl.master.desk.views import DeskViews
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import ClientRequest

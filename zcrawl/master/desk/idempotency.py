@@ -7,8 +7,8 @@ looks there before it does anything. Why that is enough:
 - An action on the database and its answer are one transaction, fenced by the epoch (G4). Of two
   leaders that both hold the request, the older one either commits before the takeover of the newer,
   which then finds the answer, or not at all.
-- Within one leader a request that is under way is known (`Desk`), and forgotten only when its
-  answer is stored.
+- Within one leader a request that is under way is known (`OpenRequests`), and forgotten only when
+  its answer is stored.
 - What outlives a transaction (drain, reassign, retry) is stored before anything follows from it,
   and the next leader goes on with it (`actions`).
 - `step_down` names the epoch that is to end. It needs no database, which may be the very reason to
@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from zcrawl.master.desk.replies import Pending
+from zcrawl.master.leader_state import LeaderState
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.store.commands import ClientAction
 
@@ -33,8 +35,11 @@ _TOLD: Final = ("ref", "action", "run", "node", "host", "mode", "epoch")
 _PACE: Final = ("rate", "concurrency", "burst")
 
 
-def client_action(request: ClientRequest, me: str, utc: float, changed: int) -> ClientAction:
-    return ClientAction(request.id, what(request), request.by, request.via or me, utc, changed)
+def client_action(state: LeaderState, pending: Pending, now: float) -> ClientAction:
+    """Return what is stored of a client's action, beside its effect."""
+    request, utc = pending.request, state.utc(now)
+    via = request.via or state.me
+    return ClientAction(request.id, what(request), request.by, via, utc, pending.count)
 
 
 def what(request: ClientRequest) -> str:

@@ -203,7 +203,7 @@ declare(
     Argument("ended_at", Type.NUMBER, about="with delete and run: only if it ended then, UTC"),
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
-    handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.act),
+    handler=LeaderAction(lambda desk: desk.run_actions.find_job, lambda desk: desk.run_actions.act),
     answer="job, run, state, changed",
     audited=True,
 )
@@ -213,7 +213,9 @@ declare(
     Argument("state", Type.TEXT, required=True, about="active, paused, archived"),
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
-    handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.change_job),
+    handler=LeaderAction(
+        lambda desk: desk.run_actions.find_job, lambda desk: desk.run_actions.change_job
+    ),
     answer="job, state, changed; its runs are not affected",
     audited=True,
 )
@@ -223,7 +225,9 @@ declare(
     Argument("dry_run", Type.FLAG, about="only list them"),
     right=Right.OPERATOR,
     repeat=Repeat.SAME_RESULT,
-    handler=LeaderAction(lambda desk: desk.prune, lambda desk: desk.prune_job),
+    handler=LeaderAction(
+        lambda desk: desk.run_actions.prune, lambda desk: desk.run_actions.prune_job
+    ),
     answer="runs to remove, at most 500, and why; without dry_run the leader removes them now",
     audited=True,
 )
@@ -246,7 +250,9 @@ declare(
     Argument("tags", Type.LIST, about="instead of those it has"),
     right=Right.OPERATOR,
     repeat=Repeat.ANSWER_STORED,
-    handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.tune),
+    handler=LeaderAction(
+        lambda desk: desk.run_actions.find_job, lambda desk: desk.run_actions.tune
+    ),
     answer="as act; the run's spec has the new values, and workers are told at once",
     audited=True,
 )

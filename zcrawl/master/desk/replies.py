@@ -67,6 +67,44 @@ def refuse_error(pending: Pending, error: Exception, effects: MasterEffects) -> 
     refuse(pending, RefusedError(text, code=INTERNAL_ERROR), effects)
 
 
+class OpenRequests:
+    """The requests that the desk has taken and not answered yet."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, Pending] = {}
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._pending
+
+    def get(self, id: str) -> Pending | None:
+        return self._pending.get(id)
+
+    def add(self, pending: Pending) -> None:
+        self._pending[pending.request.id] = pending
+
+    def withdraw(self, id: str) -> Pending | None:
+        """Take out a request that somebody else answers."""
+        return self._pending.pop(id, None)
+
+    def reply(self, pending: Pending, data: dict[str, Any], effects: MasterEffects) -> None:
+        self.withdraw(pending.request.id)
+        reply(pending, data, effects)
+
+    def refuse(self, pending: Pending, error: ZcrawlError, effects: MasterEffects) -> None:
+        self.withdraw(pending.request.id)
+        refuse(pending, error, effects)
+
+    def fail(self, pending: Pending, error: Exception, effects: MasterEffects) -> None:
+        """Refuse a request by the name of an error, or as a bug of this master."""
+        self.withdraw(pending.request.id)
+        refuse_error(pending, error, effects)
+
+    def refuse_all(self, error: ZcrawlError, effects: MasterEffects) -> None:
+        for pending in self._pending.values():
+            refuse(pending, error, effects)
+        self._pending.clear()
+
+
 def refusal(code: str, job: int, run: int) -> RefusedError:
     """What a client is told when the store refused its command."""
     messages = {

@@ -1,20 +1,24 @@
 """What clients submit: a job with a run, a stored job once more, only a spec, more seeds.
 
 A part of the desk. A submission is checked with the rights of this leader, its parameters are
-filled in, and it becomes one command. `desk` sends the reply after the commit.
+filled in, and it becomes one command. After the commit, its rows are admitted and its client gets
+the reply.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from zcrawl.dispatch.placement import can_serve, why_unplaced
 from zcrawl.errors import RefusedError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION
-from zcrawl.master.desk import actions, reads
+from zcrawl.master.desk import actions, reads, replies
 from zcrawl.master.desk import seeds as seed_lists
 from zcrawl.master.desk.arguments import Arguments
-from zcrawl.master.desk.replies import Pending
+from zcrawl.master.desk.replies import OpenRequests, Pending
 from zcrawl.master.events import Ask, Execute, MasterEffects
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.model.reasons.cluster import (
@@ -31,6 +35,7 @@ from zcrawl.store.commands import (
     AddSeeds,
     StartFacts,
     SubmitJob,
+    Submitted,
 )
 from zcrawl.store.queries import (
     FindJob,
@@ -54,8 +59,8 @@ from zcrawl.telemetry.views import (
 
 
 class Submissions:
-    def __init__(self, state: LeaderState) -> None:
-        self._state = state
+    def __init__(self, state: LeaderState, requests: OpenRequests) -> None:
+        self._state, self._requests = state, requests
 
     def submit(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         args = pending.args
@@ -210,6 +215,33 @@ class Submissions:
             now=self._state.utc(now),
         )
         effects.append(Execute(command))
+
+    def submitted(
+        self, pending: Pending, done: Submitted, now: float, effects: MasterEffects
+    ) -> bool:
+        """True when the stored answer says more than memory knows: reload."""
+        if done.refused:
+            self._requests.refuse(
+                pending, replies.refusal(done.refused, done.job, done.run), effects
+            )
+            return False
+        for changed in (*done.cancelled, *done.changed):
+            self._state.put_run(changed, now, effects)
+        if done.row is not None and not (done.repeated and done.row.state.ended):
+            # Also a repeated one: its client may add seeds before the reload has read the run.
+            self._state.put_run(done.row, now, effects)
+            if not done.repeated and not done.row.state.ended:
+                self._state.admit(done.admitted, done.hosts, now)
+        data: dict[str, Any] = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        if done.changed:
+            data["changed"] = len(done.changed)
+        active = self._state.runs.get(done.run)
+        if active is not None:
+            usable = [info for info in self._state.roster.workers.values() if info.usable]
+            data["workers"] = sorted(info.id for info in usable if can_serve(active, info))
+            data["waits"] = why_unplaced(active, usable)
+        self._requests.reply(pending, data, effects)
+        return done.repeated  # its rows were admitted by a commit whose answer was lost
 
 
 def _spec_of(args: Arguments) -> JobSpec:

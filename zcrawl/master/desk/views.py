@@ -15,11 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.dispatch.balance import HostMove
+from zcrawl.dispatch.balancer import Balancer
 from zcrawl.dispatch.host_state import HostState, sort_by_score
 from zcrawl.dispatch.in_flight import NONE, InFlight, by_host, grouped
 from zcrawl.dispatch.leases import Lease
 from zcrawl.dispatch.limits import limits
-from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.why import host_queue, queued, task_why, why
 from zcrawl.frontier.frontier import Lane
 from zcrawl.master.desk.actions import NodeUnknown
@@ -77,8 +77,8 @@ class DeskViews:
 
     def balance(self, args: Arguments, now: float) -> dict[str, Any]:
         """How busy the workers are, and which hosts would move."""
-        planner = self._state.planner
-        return balance_view(planner, planner.moves(now), now)
+        balancer = self._state.planner.balancer
+        return balance_view(balancer, balancer.moves(now), now)
 
     # ------------------------------------------------------------ hosts
 
@@ -344,7 +344,7 @@ class DeskViews:
         return {"depths": {str(depth): n for depth, n in sorted(counts.items())}}
 
 
-def balance_view(planner: Planner, moves: Sequence[HostMove], now: float) -> dict[str, Any]:
+def balance_view(balancer: Balancer, moves: Sequence[HostMove], now: float) -> dict[str, Any]:
     """Return the workers with what they can and what they do, and these moves."""
     return {
         "workers": [
@@ -354,7 +354,7 @@ def balance_view(planner: Planner, moves: Sequence[HostMove], now: float) -> dic
                 "load": round(use, 3),
                 "why": worker.why,
             }
-            for worker, use in planner.worker_use(now)
+            for worker, use in balancer.worker_use(now)
         ],
         "moves": [
             {
