@@ -1,9 +1,9 @@
 """The leader: all decisions of one epoch.
 
 Built at takeover, dropped when leadership ends. It combines membership (workers), commits
-(results), the desk (clients) and the planner, and does the periodic work: beats, the stored lease,
-refills, sweeps. `handle(MasterTicked)` follows every batch of messages; planning and committing
-happen there, once for each batch.
+(results), the desk (clients) and the planner, the lease with its beats (`stored_lease`), and does
+the periodic work: refills, sweeps. `handle(MasterTicked)` follows every batch of messages; planning
+and committing happen there, once for each batch.
 
 A worker gets the configuration and code of a run before its first URL, and each later revision.
 """
@@ -49,7 +49,8 @@ from zcrawl.master.rehoming import Rehoming
 from zcrawl.master.reloads import MASTER, WORKER
 from zcrawl.master.run_limits import RunLimits
 from zcrawl.master.snapshot import published, snapshot
-from zcrawl.master.takeover import GREETING_S, LEASE_S, REQUEST, EpochHints, Refusals, inherit
+from zcrawl.master.stored_lease import StoredLease
+from zcrawl.master.takeover import REQUEST, EpochHints, Refusals, inherit
 from zcrawl.master.unplaced import UnplacedRuns
 from zcrawl.mesh.messages import (
     Accept,
@@ -159,8 +160,6 @@ def assignment_messages(state: LeaderState, sending: WorkerBatch, now: float) ->
     return effects
 
 
-LEASE_MARGIN_S = 10.0  # no BEAT is sent later than this before its end
-LEASE_LOST_S = 15.0  # after the last extension, which comes every 5 s
 SNAPSHOT_S = 1.0
 SWEEP_ROWS = 1_000
 COMMAND_AGAIN_S = 0.5
@@ -185,9 +184,8 @@ class Leader:
         self.state.allow(private=allow_private, code=allow_code, shell=shell)
         self.state.begin_after(loaded.newest_seq)
         self._hints = EpochHints(loaded.epoch)
-        self._alone = alone
         self._began = now
-        self._assigned = self._announced = False
+        self._assigned = False
         self.overdue = OverdueLeases(self.state)
         self.membership = Membership(self.state, self.overdue)
         self.commits = Commits(self.state)
@@ -201,10 +199,7 @@ class Leader:
         self.unplaced = UnplacedRuns(self.state)
         self.pruning = Pruning(self.state, now)
         self.history = HistoryKeeper(self.state, now)
-        self._beat_at = now
-        self._lease_until = 0.0
-        self._lease_wanted_since = now
-        self._extending = False
+        self.lease = StoredLease(self.state, now, alone=alone)
         self._snapshot_at = now + SNAPSHOT_S
         self._sweeping = False
         self._refill_at = 0.0  # earliest next refill after a failure
@@ -300,8 +295,7 @@ class Leader:
         moments = [now + 0.5, self._snapshot_at, self.commits.next_wakeup()]
         moments.append(self.firing.next_wakeup())
         moments.extend(moment for moment, _ in self._again)
-        if now + LEASE_MARGIN_S <= self._lease_until:
-            moments.append(self._beat_at)
+        moments.append(self.lease.next_beat_at(now))
         if self._may_dispatch(now):
             moments += [state.planner.next_due_at(), state.frontier.next_due_at()]
         return min(moments)
@@ -376,9 +370,7 @@ class Leader:
             case GrantHosts(), _:
                 state.planner.owners_stored(command.owners)
             case ExtendLease(), _:
-                self._extending = False
-                self._lease_until = command.until - state.clock_offset
-                self._lease_wanted_since = now
+                self.lease.extended(command, now)
             case Sweep(), Swept():
                 self._sweeping = False
                 if not outcome.more:
@@ -504,8 +496,7 @@ class Leader:
         self._old_keys.clear()
         self.membership.tick(now, effects)
         self.overdue.tick(now, effects)
-        self._keep_lease(now, effects)
-        self._beat(now, effects)
+        self.lease.tick(now, effects)
         self.commits.tick(now, effects)
         self.desk.tick(now, effects)
         self.rehoming.tick(now, effects)
@@ -552,41 +543,8 @@ class Leader:
                 if worker is not None and worker.present:
                     effects.append(to_worker(worker, ReloadNode(due.request)))
 
-    def _keep_lease(self, now: float, effects: MasterEffects) -> None:
-        if not self._extending and self._lease_until - now < LEASE_S - LEASE_MARGIN_S / 2:
-            self._extending = True
-            until = self.state.utc(now) + LEASE_S
-            effects.append(Execute(ExtendLease(self.state.epoch, until)))
-        # Nothing was committed for long, and without a lease workers stop. Maybe only this master
-        # cannot reach the database. (Embedded: there is no other master.)
-        if now - self._lease_wanted_since > LEASE_LOST_S and not self._alone:
-            effects.append(StepDown("the database has not answered for too long"))
-
-    def _beat(self, now: float, effects: MasterEffects) -> None:
-        due = now >= self._beat_at or self.state.beat_soon
-        if not due or now + LEASE_MARGIN_S > self._lease_until:
-            return
-        self.state.beat_sent()
-        if not self._announced:
-            self._announced = True
-            self.state.planner.granter.await_owners(now + GREETING_S)
-            self.state.planner.tasks.await_greetings(now + GREETING_S)
-            self.state.await_greetings(now + GREETING_S)
-        roster = self.state.roster
-        self._beat_at = now + roster.heartbeat_s
-        received = {
-            info.id: (
-                info.incarnation,
-                self.state.receiver.stream((info.id, info.incarnation)).received,
-                info.echo,
-            )
-            for info in roster.workers.values()
-            if info.present and not info.deaf
-        }
-        effects.append(Publish(Beat(self.state.me, roster.heartbeat_s, received)))
-
     def _may_dispatch(self, now: float) -> bool:
-        return not self.commits.reloading and not self.rehoming.busy and now <= self._lease_until
+        return not self.commits.reloading and not self.rehoming.busy and now <= self.lease.until
 
     def _dispatch(self, now: float, effects: MasterEffects) -> None:
         state = self.state
