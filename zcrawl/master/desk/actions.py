@@ -16,8 +16,8 @@ Of the others `pause`, `resume`, `cancel`, `tune` and `delete` are one transacti
 A new leader knows no worker before it has said HELLO. So nothing is refused for want of a node
 until `LeaderState.settled_at`; a worker that the database knows can be drained at once. Pure.
 
-A part of the desk: plain functions from arguments to what has to be done. A run's pace
-and limits are stored with its spec, so they survive a failover.
+Plain functions from arguments to what has to be done. The pace and limits of a run are stored with
+its spec, so they survive a failover.
 """
 
 from __future__ import annotations
