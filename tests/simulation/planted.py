@@ -14,7 +14,7 @@ from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import Part
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Hearing
-from zcrawl.master import leader, takeover
+from zcrawl.master import stored_lease, takeover
 from zcrawl.master.commits import Batch, Commits
 from zcrawl.master.history_keeper import HistoryKeeper
 from zcrawl.master.overdue import OverdueLeases
@@ -155,7 +155,7 @@ def forget_owners_when_their_lease_is_over() -> Iterator[None]:
     """After a long time without masters the first worker that greets gets every host."""
     with (
         mock.patch.object(takeover, "GREETING_S", -math.inf),
-        mock.patch.object(leader, "GREETING_S", -math.inf),
+        mock.patch.object(stored_lease, "GREETING_S", -math.inf),
     ):
         yield
 
