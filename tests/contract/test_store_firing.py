@@ -25,11 +25,9 @@ from zcrawl.store.commands import (
 from zcrawl.store.queries import (
     ChainRuns,
     JobList,
-    JobNames,
     ListJobs,
     ParentRuns,
     ReadChain,
-    ReadJobNames,
     ReadParents,
 )
 
@@ -222,9 +220,18 @@ def test_a_run_may_have_another_spec_than_its_job(world: World) -> None:
 # ---------------------------------------------------------------- parents
 
 
+def is_there(world: World, name: str) -> bool:
+    return any(job.name == name for job in world.ask(ListJobs(), JobList).jobs)
+
+
+def after(*parents: str) -> bytes:
+    """A spec whose job follows these."""
+    return msgspec.json.encode({"schedule": {"after": [{"job": parent} for parent in parents]}})
+
+
 def finished(world: World, url: str, how: Any = DONE, name: str = "lists", **changes: Any) -> int:
     """A run of a parent that has ended; its one page has an item."""
-    mode = "again" if name in world.ask(ReadJobNames(), JobNames).parents else "new"
+    mode = "again" if is_there(world, name) else "new"
     run = world.submit(url, name=name, mode=mode, **changes)
     item = msgspec.json.encode({"url": f"{url}/item"})
     more: dict[str, Any] = {"items": (item,)} if how is DONE else {"reason": "timeout"}
@@ -309,15 +316,33 @@ def test_a_chain_is_read_from_any_of_its_runs(world: World) -> None:
     assert world.ask(ReadChain(4_711, 10), ChainRuns).rows == []
 
 
-def test_the_names_of_jobs_are_read(world: World) -> None:
-    """With their parents, also of paused ones; deleted ones apart, unless a job has the name."""
-    for name in ("a", "b"):
+def test_of_two_updates_that_close_a_circle_the_second_is_refused(world: World) -> None:
+    """Each was right when its master looked. The store looks in the transaction, so nothing of the
+    second is stored; also through a paused job."""
+    for name in ("a", "b", "c"):
+        world.submit(name=name, start=False)
+    assert world.submit(name="b", spec=after("a"), mode="update", start=False).refused == ""
+    middle = world.submit(name="c", spec=after("b"), mode="update", start=False)
+    world.change_job(middle.job, JobState.PAUSED)
+    before = world.ask(ListJobs(), JobList)
+    refused = world.submit(A, name="a", spec=after("c"), mode="update")
+    assert (refused.refused, refused.job, refused.run) == ("bad_dependency", 0, 0)
+    assert "a -> b -> c -> a" in refused.why
+    assert world.ask(ListJobs(), JobList) == before
+    assert world.submit(name="c", spec=b"{}", mode="update", start=False).refused == ""
+    assert world.submit(name="a", spec=after("c"), mode="update", start=False).refused == ""
+
+
+def test_a_parent_that_is_not_there_is_refused(world: World) -> None:
+    """Deleted ones too, by the right words, unless a job has the name again; and `seeds_from`."""
+    for name in ("gone", "back"):
         world.change_job(world.submit(A, name=name).job, JobState.DELETED)
-    world.submit(name="b", start=False)
-    child = world.submit(name="child", spec=CHILD, start=False).job
-    world.change_job(child, JobState.PAUSED)
-    names = JobNames({"b": (), "child": ("lists",)}, frozenset({"a"}))
-    assert world.ask(ReadJobNames(), JobNames) == names
+    world.submit(name="back", start=False)
+    assert "has been deleted" in world.submit(name="x", spec=after("gone"), start=False).why
+    assert "does not exist" in world.submit(name="x", spec=after("never"), start=False).why
+    assert "seeds_from.job" in world.submit(A, name="x", spec=FED).why
+    assert not is_there(world, "x")
+    assert world.submit(name="x", spec=after("back"), start=False).refused == ""
 
 
 # ---------------------------------------------------------------- items as seeds
@@ -379,6 +404,7 @@ def test_the_newest_completed_run_feeds_unless_one_is_named(world: World) -> Non
 
 def test_a_run_without_a_parents_run_fails(world: World) -> None:
     """Seeds that will never come are a failure with a reason, and no run that waits for ever."""
+    world.submit(name="lists", start=False)
     run = world.submit(A, name="fed", spec=FED)
     assert run.row is not None
     assert (run.row.state, run.row.reason) == (RunState.FAILED, "no_parent_run")

@@ -211,7 +211,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
     job: int
     run: int  # 0: none was started
-    refused: str  # "", name_exists, no_such_job, run_ended
+    refused: str  # "", name_exists, no_such_job, run_ended, bad_dependency
     admitted: list[QueuedRow]
     hosts: list[HostRow]
     row: RunRow | None
@@ -219,6 +219,7 @@ class Submitted(msgspec.Struct, frozen=True):
     cancelled: list[RunRow] = []
     changed: list[RunRow] = []  # live runs that have the new spec
     definition: DefinitionRow | None = None  # the job as it is now
+    why: str = ""  # of a refusal, for people; empty: the code says it all
 
 
 class DueMark(msgspec.Struct, frozen=True):

@@ -33,15 +33,6 @@ class ListJobs(msgspec.Struct, frozen=True):
     pass
 
 
-class ReadJobNames(msgspec.Struct, frozen=True):
-    """Read the names of all jobs with the parents of each, to check those of a submission."""
-
-
-class JobNames(msgspec.Struct, frozen=True):
-    parents: dict[str, tuple[str, ...]]  # of each job, archived and paused ones too
-    deleted: frozenset[str]  # names that no job has any more, as long as they have rows
-
-
 class ReadParents(msgspec.Struct, frozen=True):
     """Read the ended runs of a job's parents that it has not used: the oldest of each parent."""
 
@@ -399,7 +390,6 @@ class Outputs(msgspec.Struct, frozen=True):
 Query: TypeAlias = (
     Refill
     | ListJobs
-    | ReadJobNames
     | ReadParents
     | ReadChain
     | FindJob
@@ -420,7 +410,6 @@ Query: TypeAlias = (
 QueryOutcome: TypeAlias = (
     Refilled
     | JobList
-    | JobNames
     | ParentRuns
     | ChainRuns
     | TallyRows

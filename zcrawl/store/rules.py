@@ -7,12 +7,12 @@ that the contract suite compares two independent implementations of `ports`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from zcrawl.errors import Fenced, StoreDataError
+from zcrawl.errors import Fenced, JobError, StoreDataError
 from zcrawl.model.reasons.failure import NO_PAGE_FETCHED, TOO_MANY_FAILED
 from zcrawl.model.reasons.reason import with_detail, without_detail
 from zcrawl.model.reasons.storage import NO_PAGE, RESULT_GAP
@@ -32,6 +32,7 @@ from zcrawl.schedule.dependencies import END, FAILURE, SUCCESS
 from zcrawl.store.commands import Change, ChangeJob, FireJob, SetDrain
 from zcrawl.submit.outputs import targets
 from zcrawl.submit.read import file_stem
+from zcrawl.submit.schedule import check_parents, parents_of
 
 MAX_COOKIE_BYTES: Final = 60_000  # of a run; fits a BLOB of every database
 MOST_ACTIONS = 5  # actions of a run that are shown
@@ -147,6 +148,29 @@ def seeds_from_of(spec: bytes) -> SeedsFrom:
 def is_fed(spec: bytes) -> bool:
     """Return whether items of another job are seeds of a run."""
     return bool(seeds_from_of(spec).job)
+
+
+class JobNames(msgspec.Struct, frozen=True):
+    """The names of all jobs, to check those that a submission names."""
+
+    parents: dict[str, tuple[str, ...]]  # of each job, archived and paused ones too
+    deleted: frozenset[str]  # names that no job has any more, as long as they have rows
+
+
+def bad_dependency(name: str, spec: bytes, read_names: Callable[[], JobNames]) -> str:
+    """Return why a job cannot have the parents in this spec, for people; empty: it can.
+
+    Called in the transaction that stores the spec: of two submissions that close a circle together,
+    the second is refused. `read_names` is called only if the spec names a job."""
+    schedule, seeds_from = schedule_of(spec), seeds_from_of(spec)
+    if not parents_of(schedule, seeds_from):
+        return ""
+    names = read_names()
+    try:
+        check_parents(name, schedule, seeds_from, names.parents, names.deleted)
+    except JobError as error:
+        return str(error)
+    return ""
 
 
 def was_dealt_with(job: DefinitionRow, command: FireJob) -> bool:

@@ -16,7 +16,7 @@ from zcrawl.master.master import Master
 from zcrawl.model.spec import After, Fetch, JobSpec, Schedule, SeedsFrom
 from zcrawl.model.states import RunState
 from zcrawl.schedule.jitter import start_of
-from zcrawl.store.commands import AdmitFed, Command, FireJob
+from zcrawl.store.commands import AdmitFed, Command, FireJob, SubmitJob
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.read import from_json
 from zcrawl.testing.store.tables import FakeRun
@@ -525,6 +525,25 @@ def test_jobs_that_would_start_each_other_for_ever_are_refused() -> None:
     assert reply is not None
     assert reply.data["code"] == "bad_dependency"
     assert "a -> b -> c -> a" in reply.data["message"]
+
+
+def test_two_updates_at_once_cannot_close_a_circle() -> None:
+    """Both come before the store has answered one of them; the second is refused."""
+    story = LeaderStory().elect()
+    store(story, "a")
+    store(story, "b")
+    before = len(story.replies)
+    story.hold = lambda what: isinstance(what, SubmitJob)
+    for name, parent in (("a", "b"), ("b", "a")):
+        after = Schedule(after=(After(parent),))
+        spec = JobSpec(name, seeds=("http://a.test/",), schedule=after)
+        args = {"spec": msgspec.to_builtins(spec), "mode": "update", "seeds": []}
+        assert story.ask("submit", no_run=True, **args) is None
+    story.release()
+    replies = story.replies[before:]
+    assert [reply.ok for reply in replies] == [True, False]
+    assert replies[1].data["code"] == "bad_dependency"
+    assert "b -> a -> b" in replies[1].data["message"]
 
 
 def test_a_submission_beside_a_live_run_follows_the_overlap_of_the_job() -> None:

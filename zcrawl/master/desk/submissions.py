@@ -40,8 +40,6 @@ from zcrawl.store.commands import (
 from zcrawl.store.queries import (
     FindJob,
     JobList,
-    JobNames,
-    ReadJobNames,
 )
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.differences import fixed_keys
@@ -49,7 +47,7 @@ from zcrawl.submit.outputs import refuse_login
 from zcrawl.submit.params import filled, filled_seeds, merged
 from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.read import to_json
-from zcrawl.submit.schedule import check_future, check_parents, parents_of
+from zcrawl.submit.schedule import check_future
 from zcrawl.submit.shell_rights import with_shell_right
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import check, spec_from_dict
@@ -68,17 +66,8 @@ class Submissions:
             by_name = args.get("ref") is not None
             name = args.text("ref") if by_name else _spec_of(args).name
             effects.append(Ask(FindJob(name), pending.request.id))
-        elif parents_of(_spec_of(args)):
-            effects.append(Ask(ReadJobNames(), pending.request.id))
         else:
             self._submit_now(pending, now, effects)
-
-    def submit_child(
-        self, pending: Pending, names: JobNames, now: float, effects: MasterEffects
-    ) -> None:
-        """Go on with a submission that names other jobs."""
-        check_parents(_spec_of(pending.args), names.parents, names.deleted)
-        self._submit_now(pending, now, effects)
 
     def submit_again(
         self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
@@ -221,9 +210,8 @@ class Submissions:
     ) -> bool:
         """True when the stored answer says more than memory knows: reload."""
         if done.refused:
-            self._requests.refuse(
-                pending, replies.refusal(done.refused, done.job, done.run), effects
-            )
+            error = replies.refusal(done.refused, done.job, done.run, done.why)
+            self._requests.refuse(pending, error, effects)
             return False
         for changed in (*done.cancelled, *done.changed):
             self._state.put_run(changed, now, effects)

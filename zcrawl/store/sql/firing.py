@@ -18,12 +18,11 @@ from zcrawl.store.commands import FireJob, JobFired
 from zcrawl.store.queries import (
     ChainRun,
     ChainRuns,
-    JobNames,
     ParentRuns,
     ReadChain,
     ReadParents,
 )
-from zcrawl.store.rules import is_fed, outcome_of, parents_in, states_of, was_dealt_with
+from zcrawl.store.rules import is_fed, outcome_of, states_of, was_dealt_with
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.jobs import load_job, save_due
 from zcrawl.store.sql.rows import Ids, TallyChanges, host_rows, load_run, save_run, save_tallies
@@ -79,16 +78,6 @@ def _use(session: Session, command: FireJob, run: int) -> None:
 
 
 # ---------------------------------------------------------------- queries
-
-
-def job_names(session: Session) -> JobNames:
-    rows = session.all("SELECT name FROM jobs")
-    live = session.all(
-        "SELECT name, CASE WHEN schedule_from > 0 THEN spec ELSE NULL END FROM jobs "
-        "WHERE state <> 'deleted'"
-    )
-    parents = {name: parents_in(bytes(spec or b"")) for name, spec in live}
-    return JobNames(parents, frozenset(name for (name,) in rows) - parents.keys())
 
 
 def read_parents(session: Session, query: ReadParents) -> ParentRuns:

@@ -12,7 +12,7 @@ import msgspec
 from zcrawl.model.rows import DefinitionRow, JobVersion
 from zcrawl.model.states import JobState
 from zcrawl.store.commands import DueMark
-from zcrawl.store.rules import is_scheduled, schedule_of
+from zcrawl.store.rules import JobNames, is_scheduled, parents_in, schedule_of
 from zcrawl.store.sql.dialects.dialect import Session
 
 COLUMNS = (
@@ -96,6 +96,17 @@ def save_due(session: Session, job: DefinitionRow, due: DueMark | None, note: st
         (job.due_done, job.due_held, job.due_note, job.id),
     )
     return job
+
+
+def job_names(session: Session) -> JobNames:
+    """Return the names of all jobs, with the parents of those that have a schedule."""
+    rows = session.all("SELECT name FROM jobs")
+    live = session.all(
+        "SELECT name, CASE WHEN schedule_from > 0 THEN spec ELSE NULL END FROM jobs "
+        "WHERE state <> 'deleted'"
+    )
+    parents = {name: parents_in(bytes(spec or b"")) for name, spec in live}
+    return JobNames(parents, frozenset(name for (name,) in rows) - parents.keys())
 
 
 def scheduled_jobs(session: Session) -> list[DefinitionRow]:

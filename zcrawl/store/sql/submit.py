@@ -11,6 +11,7 @@ import msgspec
 from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import CANCELLED
+from zcrawl.model.reasons.usage import BAD_DEPENDENCY
 from zcrawl.model.rows import DefinitionRow, NewLink, QueuedRow, RunRow
 from zcrawl.model.states import JobState, RunState
 from zcrawl.store.commands import (
@@ -26,6 +27,7 @@ from zcrawl.store.commands import (
 from zcrawl.store.rules import (
     RECALLED,
     SEEDING,
+    bad_dependency,
     first_recall,
     is_fed,
     max_pages_of,
@@ -34,7 +36,7 @@ from zcrawl.store.rules import (
 )
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.idempotency import keep_request
-from zcrawl.store.sql.jobs import create_job, job_named, load_job, store_spec
+from zcrawl.store.sql.jobs import create_job, job_named, job_names, load_job, store_spec
 from zcrawl.store.sql.rows import (
     Admission,
     Ids,
@@ -59,8 +61,13 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
     if job is not None and command.mode == "again" and job.state is JobState.ARCHIVED:
         return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
-    spec = job.spec if job is not None and command.mode == "again" else command.spec
+    stored = job.spec if job is not None and command.mode == "again" else None
+    spec = command.spec if stored is None else stored
     max_pages_of(spec)  # refuse a spec that cannot be read before anything is written
+    if stored is None:
+        why = bad_dependency(command.name, spec, lambda: job_names(session))
+        if why:
+            return Submitted(0, 0, BAD_DEPENDENCY, [], [], None, why=why)
     ids = Ids(session)
     job_existed = job is not None
     if job is None:

@@ -11,6 +11,7 @@ from zcrawl.errors import StoreDataError
 from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import MAX_PAGES
+from zcrawl.model.reasons.usage import BAD_DEPENDENCY
 from zcrawl.model.rows import LaneCount, NewLink
 from zcrawl.model.states import Disposition, JobState, Kept, RequestState, RunState
 from zcrawl.store.commands import (
@@ -28,6 +29,7 @@ from zcrawl.store.rules import (
     MISSING_STATUSES,
     SEEDING,
     WORKER,
+    bad_dependency,
     check_changes,
     is_fed,
     max_pages_of,
@@ -35,7 +37,7 @@ from zcrawl.store.rules import (
     merge_cookies,
     result_gap,
 )
-from zcrawl.testing.store.firing import cancel_replaced, start_run
+from zcrawl.testing.store.firing import cancel_replaced, job_names, start_run
 from zcrawl.testing.store.intents import wishes
 from zcrawl.testing.store.known import remember_all, remember_target
 from zcrawl.testing.store.redirects import RedirectTarget, collapse
@@ -250,8 +252,14 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
     if job is not None and command.mode == "again" and job.state is JobState.ARCHIVED:
         return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
-    spec = job.spec if job is not None and command.mode == "again" else command.spec
+    stored = job.spec if job is not None and command.mode == "again" else None
+    spec = command.spec if stored is None else stored
     max_pages_of(spec)  # refuse a spec that cannot be read before anything is written
+    why = (
+        "" if stored is not None else bad_dependency(command.name, spec, lambda: job_names(tables))
+    )
+    if why:
+        return Submitted(0, 0, BAD_DEPENDENCY, [], [], None, why=why)
     due_at = command.start_facts.due_at
     if due_at is not None and job is not None:
         due_times = {run.start_facts.due_at for run in tables.runs.values() if run.job is job}

@@ -13,12 +13,12 @@ from zcrawl.store.commands import AdmitFed, FireJob, JobFired, KnownAdmitted, Su
 from zcrawl.store.queries import (
     ChainRun,
     ChainRuns,
-    JobNames,
     ParentRuns,
     ReadChain,
     ReadParents,
 )
 from zcrawl.store.rules import (
+    JobNames,
     first_recall,
     is_fed,
     max_pages_of,
@@ -116,6 +116,7 @@ def admit_fed(tables: Tables, command: AdmitFed) -> KnownAdmitted:
 
 
 def job_names(tables: Tables) -> JobNames:
+    """Return the names of all jobs, with the parents of those that have a schedule."""
     live = [job for job in tables.jobs.values() if job.state is not JobState.DELETED]
     parents = {job.name: parents_in(job.spec if job.schedule_from else b"") for job in live}
     return JobNames(parents, frozenset(job.name for job in tables.jobs.values()) - parents.keys())
