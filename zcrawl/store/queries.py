@@ -13,6 +13,7 @@ import msgspec
 from zcrawl.model.history import HistoryPoint
 from zcrawl.model.rows import (
     DefinitionRow,
+    HeldSubmission,
     JobVersion,
     KnownRow,
     LaneWant,
@@ -104,6 +105,7 @@ class JobRow(msgspec.Struct, frozen=True):
     schedule_from: float = 0.0
     due_held: float | None = None
     due_note: str = ""
+    held: HeldSubmission | None = None
 
 
 def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
@@ -121,6 +123,7 @@ def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
         job.schedule_from,
         job.due_held,
         job.due_note,
+        job.held,
     )
 
 

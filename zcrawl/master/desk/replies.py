@@ -117,4 +117,6 @@ def refusal(code: str, job: int, run: int, why: str = "") -> ZcrawlError:
         RUN_REOPENED: "a retry has reopened the run, so it is not removed",
         RUN_ENDED: f"run {run} has ended" if run else "the run has ended",
     }
+    if why:
+        return RefusedError(why, code=code)
     return RefusedError(messages.get(code, code.replace("_", " ")), code=code)

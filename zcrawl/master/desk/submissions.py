@@ -28,9 +28,9 @@ from zcrawl.model.reasons.cluster import (
 )
 from zcrawl.model.reasons.usage import NO_SEEDS
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
-from zcrawl.model.rows import NewLink
+from zcrawl.model.rows import HeldSubmission, NewLink
 from zcrawl.model.spec import JobSpec
-from zcrawl.schedule.overlap import ALLOW, CANCEL, DEFAULT_FOR_SUBMISSIONS
+from zcrawl.schedule.overlap import ALLOW, CANCEL, DEFAULT_FOR_SUBMISSIONS, QUEUE
 from zcrawl.store.commands import (
     AddSeeds,
     StartFacts,
@@ -140,8 +140,26 @@ class Submissions:
             start_facts=StartFacts(params=msgspec.json.encode(values) if values else b""),
             cancels=self._replaced(pending, definition),
             run_spec=to_json(run) if definition.params else b"",
+            hold=self._hold(pending, definition, typed, values, output, utc),
         )
         effects.append(Execute(command))
+
+    def _hold(
+        self,
+        pending: Pending,
+        definition: JobSpec,
+        seeds: list[Any],
+        values: dict[str, str],
+        output: tuple[str, str] | None,
+        utc: float,
+    ) -> HeldSubmission | None:
+        """Return what the store keeps of a submission if it has to wait; None: it never waits."""
+        args = pending.args
+        at_once = any(args.get(flag) for flag in ("restart", "no_run", "live"))
+        if at_once or args["mode"] == "new" or definition.schedule.overlap != QUEUE:
+            return None
+        params = msgspec.json.encode(values) if values else b""
+        return HeldSubmission(0, utc, pending.request.by, tuple(seeds), params, output)
 
     def _live_specs(self, definition: JobSpec) -> tuple[tuple[int, bytes], ...]:
         """Return the new spec of each live run of the job. RefusedError if a key differs that
@@ -170,8 +188,8 @@ class Submissions:
         if not live or args.get("restart"):
             return live
         policy = definition.schedule.overlap or DEFAULT_FOR_SUBMISSIONS
-        if args["mode"] != "again" or policy == ALLOW:
-            return ()
+        if args["mode"] != "again" or policy in (ALLOW, QUEUE):
+            return ()  # `queue`: the store decides
         if policy == CANCEL:
             return live
         raise RefusedError(
@@ -221,6 +239,8 @@ class Submissions:
             if not done.repeated and not done.row.state.ended:
                 self._state.admit(done.admitted, done.hosts, now)
         data: dict[str, Any] = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        if done.held_run:
+            data |= {"held": True, "held_run": done.held_run, "after": done.after}
         if done.changed:
             data["changed"] = len(done.changed)
         active = self._state.runs.get(done.run)

@@ -29,8 +29,12 @@ from zcrawl.store.rules import (
     MISSING_STATUSES,
     SEEDING,
     WORKER,
+    Beside,
     bad_dependency,
+    beside_live_runs,
     check_changes,
+    held_in,
+    held_reply,
     is_fed,
     max_pages_of,
     max_pages_per_host_of,
@@ -260,6 +264,16 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     )
     if why:
         return Submitted(0, 0, BAD_DEPENDENCY, [], [], None, why=why)
+    live_ids = {
+        run.id
+        for run in tables.runs.values()
+        if run.job is job and not run.state.ended and run.id not in command.cancels
+    }
+    beside = Beside()
+    if job is not None:
+        beside = beside_live_runs(job.row(), command, spec, live_ids)
+        if beside.refused:
+            return Submitted(job.id, 0, beside.refused, [], [], None, why=beside.why)
     due_at = command.start_facts.due_at
     if due_at is not None and job is not None:
         due_times = {run.start_facts.due_at for run in tables.runs.values() if run.job is job}
@@ -286,6 +300,15 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     action = ClientAction(
         command.request, f"submit {command.mode}", command.by, command.via, command.now
     )
+    if beside.waits and command.hold is not None:
+        after, held_run = min(live_ids), tables.next_id("runs")
+        job.held = msgspec.structs.replace(command.hold, run=held_run)
+        reply = held_reply(job.id, held_run, after)
+        tables.answers[command.request] = FakeAnswer(action, job.id, held_run, reply)
+        stored_job = job.row()
+        return Submitted(
+            job.id, 0, "", [], [], None, definition=stored_job, held_run=held_run, after=after
+        )
     run_spec = command.run_spec or spec
     run = start_run(tables, job, run_spec, command)
     seeds = command.seeds
@@ -318,6 +341,11 @@ def _repeated(tables: Tables, request: str) -> Submitted | None:
     if answer is None:
         return None
     run = tables.runs.get(answer.run)  # none, if the submission only stored the job
+    held_run, after = held_in(answer.reply or b"")
+    if held_run and run is None:
+        return Submitted(
+            answer.job, 0, "", [], [], None, repeated=True, held_run=held_run, after=after
+        )
     row = None if run is None else run.row()
     return Submitted(answer.job, answer.run, "", [], [], row, repeated=True)
 
