@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tests.contract.store_world import DEAD, DONE, A, B, C, World, link, links
-from zcrawl.model.rows import DefinitionRow
+from zcrawl.model.rows import DefinitionRow, HeldSubmission
 from zcrawl.model.states import JobState, RunCause, RunState
 from zcrawl.schedule.dependencies import FinishedRun
 from zcrawl.store.commands import (
@@ -25,11 +25,9 @@ from zcrawl.store.commands import (
 from zcrawl.store.queries import (
     ChainRuns,
     JobList,
-    JobNames,
     ListJobs,
     ParentRuns,
     ReadChain,
-    ReadJobNames,
     ReadParents,
 )
 
@@ -219,12 +217,139 @@ def test_a_run_may_have_another_spec_than_its_job(world: World) -> None:
     assert run.definition.spec == b'{"tags": ["a"]}'
 
 
+# ---------------------------------------------------------------- held submissions
+
+QUEUED_UP = msgspec.json.encode({"schedule": {"cron": "0 * * * *", "overlap": "queue"}})
+WAITING = HeldSubmission(0, 90.0, "ann", (B,), b'{"day":"1"}', ("x.csv", "csv"))
+
+
+def beside(world: World, **changes: Any) -> Submitted:
+    """Submit the job again; it has a live run."""
+    fields: dict[str, Any] = {"name": "nightly", "mode": "again", "hold": WAITING, **changes}
+    return world.submit(A, **fields)
+
+
+def live(world: World) -> Submitted:
+    return world.submit(A, name="nightly", spec=QUEUED_UP)
+
+
+def test_a_submission_beside_a_live_run_is_held(world: World) -> None:
+    """It has the number of its run at once, and the next leader finds all that it needs."""
+    first = live(world)
+    held = beside(world)
+    assert (held.refused, held.run, held.row, held.after) == ("", 0, None, first.run)
+    take_over(world)
+    row = definition(world, first.job)
+    assert row is not None
+    assert row.held == msgspec.structs.replace(WAITING, run=held.held_run)
+    assert row == held.definition
+    (job,) = world.ask(ListJobs(), JobList).jobs
+    assert job.held == row.held
+    assert states(world, first.job) == [RunState.PENDING]
+
+
+def test_a_held_submission_that_is_asked_again_has_the_same_answer(world: World) -> None:
+    """Before its start, and after it: then it is its run."""
+    first = live(world)
+    held = beside(world, request="again")
+    repeated = beside(world, request="again")
+    assert repeated.repeated
+    assert (repeated.run, repeated.held_run, repeated.after) == (0, held.held_run, first.run)
+    world.change_run(first.run, RunState.CANCELLED)
+    fire(world, first.job, None, held_run=held.held_run)
+    assert beside(world, request="again").run == held.held_run
+
+
+def test_a_held_submission_starts_once(world: World) -> None:
+    """Whoever leads: its run has the number, so it cannot be there twice."""
+    first = live(world)
+    number = beside(world).held_run
+    world.change_run(first.run, RunState.CANCELLED)
+    facts = StartFacts(params=WAITING.params)
+    fired = fire(world, first.job, None, held_run=number, start_facts=facts, beside=())
+    assert fired.row is not None
+    assert (fired.row.id, fired.row.cause, fired.row.params) == (
+        number,
+        RunCause.SUBMITTED,
+        WAITING.params,
+    )
+    assert fired.definition is not None
+    assert fired.definition.held is None
+    assert fired.definition == definition(world, first.job)
+    for _ in range(2):
+        assert fire(world, first.job, None, held_run=number).repeated
+        take_over(world)
+    assert states(world, first.job) == [RunState.PENDING, RunState.CANCELLED]
+    assert live_again(world) > number
+
+
+def live_again(world: World) -> int:
+    """The number of another run."""
+    return world.submit(B, name="other").run
+
+
+def test_only_one_start_is_held(world: World) -> None:
+    """A second submission is refused, also beside a due time; nothing of it is stored."""
+    first = live(world)
+    number = beside(world).held_run
+    before = world.ask(ListJobs(), JobList)
+    refused = beside(world, mode="update", spec=DAILY.replace(b"}}", b',"overlap":"queue"}}'))
+    assert refused.refused == "start_is_held"
+    assert f"as run {number}" in refused.why
+    assert world.ask(ListJobs(), JobList) == before
+    assert fire(world, first.job, None, start=False, held_run=number).row is None
+    fire(world, first.job, start=False, mark=DueMark(DUE, DUE))
+    assert beside(world).refused == "start_is_held"
+
+
+def test_a_submission_is_held_only_if_the_job_queues_and_a_run_is_alive(world: World) -> None:
+    """The store looks at the job as it is; a run that this one replaces does not count."""
+    first = live(world)
+    replaced = beside(world, cancels=(first.run,))
+    assert (replaced.held_run, [row.id for row in replaced.cancelled]) == (0, [first.run])
+    assert beside(world, seeding=True).refused == "run_is_alive"
+    world.change_job(first.job, JobState.PAUSED)
+    assert beside(world).refused == "run_is_alive"
+    world.change_job(first.job, JobState.ACTIVE)
+    assert beside(world, mode="update", spec=HOURLY).run
+
+
+def test_a_schedule_that_begins_anew_holds_nothing(world: World) -> None:
+    """After a pause, and after a change of it; other changes leave what is held."""
+    first = live(world)
+    tagged = msgspec.json.decode(QUEUED_UP) | {"tags": ["x"]}
+    for drop in (True, False):
+        number = beside(world).held_run
+        scheduled(world, msgspec.json.encode(tagged), mode="update")
+        row = definition(world, first.job)
+        assert row is not None
+        assert row.held is not None
+        if drop:
+            world.change_job(first.job, JobState.PAUSED)
+            world.change_job(first.job, JobState.ACTIVE)
+        else:
+            scheduled(world, DAILY, mode="update")
+        row = definition(world, first.job)
+        assert row is not None
+        assert row.held is None
+        assert fire(world, first.job, None, held_run=number, version=row.version).repeated
+
+
 # ---------------------------------------------------------------- parents
+
+
+def is_there(world: World, name: str) -> bool:
+    return any(job.name == name for job in world.ask(ListJobs(), JobList).jobs)
+
+
+def after(*parents: str) -> bytes:
+    """A spec whose job follows these."""
+    return msgspec.json.encode({"schedule": {"after": [{"job": parent} for parent in parents]}})
 
 
 def finished(world: World, url: str, how: Any = DONE, name: str = "lists", **changes: Any) -> int:
     """A run of a parent that has ended; its one page has an item."""
-    mode = "again" if name in world.ask(ReadJobNames(), JobNames).parents else "new"
+    mode = "again" if is_there(world, name) else "new"
     run = world.submit(url, name=name, mode=mode, **changes)
     item = msgspec.json.encode({"url": f"{url}/item"})
     more: dict[str, Any] = {"items": (item,)} if how is DONE else {"reason": "timeout"}
@@ -309,15 +434,33 @@ def test_a_chain_is_read_from_any_of_its_runs(world: World) -> None:
     assert world.ask(ReadChain(4_711, 10), ChainRuns).rows == []
 
 
-def test_the_names_of_jobs_are_read(world: World) -> None:
-    """With their parents, also of paused ones; deleted ones apart, unless a job has the name."""
-    for name in ("a", "b"):
+def test_of_two_updates_that_close_a_circle_the_second_is_refused(world: World) -> None:
+    """Each was right when its master looked. The store looks in the transaction, so nothing of the
+    second is stored; also through a paused job."""
+    for name in ("a", "b", "c"):
+        world.submit(name=name, start=False)
+    assert world.submit(name="b", spec=after("a"), mode="update", start=False).refused == ""
+    middle = world.submit(name="c", spec=after("b"), mode="update", start=False)
+    world.change_job(middle.job, JobState.PAUSED)
+    before = world.ask(ListJobs(), JobList)
+    refused = world.submit(A, name="a", spec=after("c"), mode="update")
+    assert (refused.refused, refused.job, refused.run) == ("bad_dependency", 0, 0)
+    assert "a -> b -> c -> a" in refused.why
+    assert world.ask(ListJobs(), JobList) == before
+    assert world.submit(name="c", spec=b"{}", mode="update", start=False).refused == ""
+    assert world.submit(name="a", spec=after("c"), mode="update", start=False).refused == ""
+
+
+def test_a_parent_that_is_not_there_is_refused(world: World) -> None:
+    """Deleted ones too, by the right words, unless a job has the name again; and `seeds_from`."""
+    for name in ("gone", "back"):
         world.change_job(world.submit(A, name=name).job, JobState.DELETED)
-    world.submit(name="b", start=False)
-    child = world.submit(name="child", spec=CHILD, start=False).job
-    world.change_job(child, JobState.PAUSED)
-    names = JobNames({"b": (), "child": ("lists",)}, frozenset({"a"}))
-    assert world.ask(ReadJobNames(), JobNames) == names
+    world.submit(name="back", start=False)
+    assert "has been deleted" in world.submit(name="x", spec=after("gone"), start=False).why
+    assert "does not exist" in world.submit(name="x", spec=after("never"), start=False).why
+    assert "seeds_from.job" in world.submit(A, name="x", spec=FED).why
+    assert not is_there(world, "x")
+    assert world.submit(name="x", spec=after("back"), start=False).refused == ""
 
 
 # ---------------------------------------------------------------- items as seeds
@@ -379,6 +522,7 @@ def test_the_newest_completed_run_feeds_unless_one_is_named(world: World) -> Non
 
 def test_a_run_without_a_parents_run_fails(world: World) -> None:
     """Seeds that will never come are a failure with a reason, and no run that waits for ever."""
+    world.submit(name="lists", start=False)
     run = world.submit(A, name="fed", spec=FED)
     assert run.row is not None
     assert (run.row.state, run.row.reason) == (RunState.FAILED, "no_parent_run")

@@ -17,6 +17,7 @@ from tests.integration.crawling import command, start, wait_until
 from tests.servers.page_site import page_site
 
 EVERY_S = 2
+SLOW_S = 4.0  # a page: time for the commands beside its run
 LISTS = 100
 LINKS = 1_000  # of each list
 SEEDS = LISTS * LINKS
@@ -111,6 +112,48 @@ def test_each_due_time_starts_one_run_however_often_the_leader_is_killed(tmp_pat
     assert due[0] == int(created) + EVERY_S
     assert {view["state"] for view in views} == {"completed"}
     assert {view["cause"] for view in views} <= {"cron", "catch-up"}
+
+
+@pytest.mark.timeout(240)
+def test_a_held_submission_starts_once_although_the_leader_is_killed(tmp_path: Path) -> None:
+    """The command says which run is held, a second one is refused, and `--wait` waits for its own
+    run, not for the one that is alive."""
+    data = tmp_path / "d"
+    with page_site(tmp_path, 1, SLOW_S) as site:
+        text = f"""
+        name = "queued"
+        seeds = ["{site.seed}"]
+        [schedule]
+        every = "30d"
+        overlap = "queue"
+        [politeness]
+        rate = 0.0
+        robots = false
+        [fetch]
+        allow_private = true
+        """
+        job = write_job(tmp_path, "queued", text)
+        with up(data):
+            done("submit", job, data=data)
+            held = command("submit", "queued", "--again", "--data", data, cwd=tmp_path)
+            assert (held.returncode, held.stdout) == (0, "1\n")
+            assert "run 2 is held until run 1 ends" in held.stderr
+            refused = command("submit", "queued", "--again", "--data", data, cwd=tmp_path)
+            assert refused.returncode != 0
+            assert "start_is_held" in refused.stderr
+            assert "zcrawl schedule pause queued" in refused.stderr
+            assert "run 2 held" in done("jobs", data=data)
+            assert "run 2, submitted" in done("schedule", "list", data=data)
+            assert "run 2, submitted" in done("job", "queued", data=data)
+        with up(data):
+            completed = "SELECT id FROM runs WHERE state = 'completed' ORDER BY id"
+            wait_until(lambda: rows(data, completed) == [(1,), (2,)], 60)
+            done("submit", "queued", "--again", data=data)
+            waited = done("submit", "queued", "--again", "--wait", "--json", data=data)
+            assert json.loads(waited.splitlines()[-1])["pages"] == 1
+            assert rows(data, completed) == [(1,), (2,), (3,), (4,)]
+    assert rows(data, "SELECT held FROM jobs") == [(None,)]
+    assert rows(data, "SELECT DISTINCT cause FROM runs") == [("submitted",)]
 
 
 @pytest.mark.timeout(300)

@@ -11,7 +11,8 @@ One job at a time does one thing:
 |---|---|---|---|
 | idle | its next moment comes | looks at its due times: `FireJob`, or nothing | firing, or idle |
 | idle | a run of a parent ended, or a new leader | asks for unused runs of its parents | asking |
-| idle | one of its own runs ended | looks again: a due time or parents may wait | as above |
+| idle | one of its own runs ended | looks again: something may wait for it | as above |
+| idle | a submission is held | `FireJob` when no run of the job is alive | firing |
 | asking | the answer | `FireJob` if its parents let it, else nothing | firing, or idle |
 | asking | the query failed | nothing; asks again after half a second | idle |
 | firing | fired, or dealt with before | keeps the job as it is now; looks again | idle |
@@ -41,7 +42,7 @@ from zcrawl.master.events import Ask, Execute, MasterEffects, Note
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.run_plan import planned_run
 from zcrawl.model.reasons.cluster import RUN_IS_ALIVE
-from zcrawl.model.rows import DefinitionRow
+from zcrawl.model.rows import DefinitionRow, HeldSubmission
 from zcrawl.model.spec import Schedule
 from zcrawl.model.states import JobState, RunCause
 from zcrawl.schedule.dependencies import END, OUTCOMES, FinishedRun, firings
@@ -166,7 +167,10 @@ class Firing:
         self._look_at = now
 
     def _look(self, job: ScheduledJob, now: float, effects: MasterEffects) -> None:
-        """Start what can start, and note when to look next."""
+        """Start what can start, and note when to look next. What is held comes first."""
+        if job.row.holds and not self._live(job):
+            self._start_held(job, now, effects)
+            return
         if job.asks:
             job.asks, job.busy = False, True
             parents = tuple(
@@ -178,11 +182,7 @@ class Firing:
             return
         utc = self._state.utc(now)
         job.look_at = NEVER
-        if job.row.due_held is not None and not self._live(job):
-            mark = DueMark(job.row.due_done)
-            facts = StartFacts(RunCause.CRON, job.row.due_held)
-            self._execute(job, self._command(job, now, facts, due=mark), effects)
-        elif job.times.has_times:
+        if job.times.has_times:
             from zcrawl.schedule.catch_up import catch_up
             from zcrawl.schedule.timetable import due_after
 
@@ -193,6 +193,18 @@ class Firing:
                 if due is not None:
                     start = job.start_of(due) - self._state.clock_offset
                     job.look_at = min(start, now + LOOK_S)
+
+    def _start_held(self, job: ScheduledJob, now: float, effects: MasterEffects) -> None:
+        """Start what waited for the end of a run: a submission, or a due time."""
+        row, held = job.row, job.row.held
+        if held is None:
+            facts = StartFacts(RunCause.CRON, row.due_held)
+            command = self._command(job, now, facts, due=DueMark(row.due_done))
+        else:
+            values = msgspec.json.decode(held.params, type=dict[str, str]) if held.params else {}
+            facts = StartFacts(params=held.params)
+            command = self._command(job, now, facts, values, held=held)
+        self._execute(job, command, effects)
 
     def _look_at_due_times(
         self, job: ScheduledJob, result: CatchUp, now: float, effects: MasterEffects
@@ -208,11 +220,11 @@ class Firing:
         late, live = due in result.late, self._live(job)
         policy = job.schedule.overlap or DEFAULT_FOR_DUE_TIMES
         if late and policy != ALLOW:
-            if live or row.due_held is not None:
+            if live or row.holds:
                 return  # it waits for the end of that run
             decision = Overlap.START
         else:
-            decision = overlap(policy, len(live), int(row.due_held is not None))
+            decision = overlap(policy, len(live), int(row.holds))
         mark = DueMark(due, row.due_held)
         if decision in (Overlap.START, Overlap.CANCEL_AND_START):
             cause = RunCause.CATCH_UP if late else RunCause.CRON
@@ -303,9 +315,10 @@ class Firing:
         values: dict[str, str] | None = None,
         due: DueMark | None = None,
         cancels: tuple[int, ...] = (),
+        held: HeldSubmission | None = None,
     ) -> FireJob:
         row, state = job.row, self._state
-        plan = planned_run(state, row.spec, values or {})
+        plan = planned_run(state, row.spec, values or {}, held.seeds if held is not None else ())
         return FireJob(
             epoch=state.epoch,
             job=row.id,
@@ -320,6 +333,8 @@ class Firing:
             cancels=cancels,
             beside=None if job.schedule.overlap == ALLOW else tuple(self._live(job)),
             due=due,
+            output=held.output if held is not None else None,
+            held_run=held.run if held is not None else 0,
             failure=plan.failure,
         )
 
@@ -386,6 +401,7 @@ class Firing:
                     command.name,
                     due=command.due,
                     used=command.used,
+                    held_run=command.held_run,
                     note=note,
                 )
             )
@@ -420,5 +436,7 @@ def _started(command: FireJob, run: int) -> str:
         return f"{command.name}: run {run} failed at once: {command.failure}"
     if due_at is not None:
         return f"{command.name}: run {run} starts, due at {_clock(due_at)}"
+    if command.held_run:
+        return f"{command.name}: run {run} starts, which was submitted beside an earlier run"
     parents = ", ".join(map(str, command.used))
     return f"{command.name}: run {run} starts after {parents}"

@@ -6,7 +6,7 @@ parameters may have been handed on by another job: so a run is checked like a ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -38,8 +38,11 @@ class RunPlan(msgspec.Struct, frozen=True):
     failure: str = ""  # why the run cannot start
 
 
-def planned_run(state: LeaderState, stored: bytes, values: Mapping[str, str]) -> RunPlan:
-    """Return what a run of this job with these parameters begins with."""
+def planned_run(
+    state: LeaderState, stored: bytes, values: Mapping[str, str], given: Sequence[str] = ()
+) -> RunPlan:
+    """Return what a run of this job with these parameters begins with. `given`: seeds that replace
+    those of the job."""
     try:
         spec = check_right(stored, state.allow_code, state.shell)
         if spec.params:
@@ -49,7 +52,7 @@ def planned_run(state: LeaderState, stored: bytes, values: Mapping[str, str]) ->
         spec = with_right(spec, (), state.allow_private)
         state.outputs.settle(spec, None)
         rules = canonical_rules(spec.scope, CANONICAL_VERSION)
-        seeds = seed_lists.read(list(spec.own_seeds), rules, takes_ids=spec.takes_ids)
+        seeds = seed_lists.read(list(given or spec.own_seeds), rules, takes_ids=spec.takes_ids)
         hosts = seed_lists.netlocs(seeds)
         seeds += tuple(
             link.as_sitemap() for link in seed_lists.read(list(spec.sitemaps.urls), rules)

@@ -119,6 +119,17 @@ class JobVersion(msgspec.Struct, frozen=True):
     author: str  # who asked for it
 
 
+class HeldSubmission(msgspec.Struct, frozen=True):
+    """A submission that waits until no run of its job is alive, and what its run begins with."""
+
+    run: int  # the number that its run will have
+    at: float  # UTC
+    by: str = ""  # who asked for it
+    seeds: tuple[str, ...] = ()  # empty: those of the job
+    params: bytes = b""  # JSON
+    output: tuple[str, str] | None = None  # (path, format)
+
+
 class DefinitionRow(msgspec.Struct, frozen=True):
     """A job without its runs."""
 
@@ -134,6 +145,12 @@ class DefinitionRow(msgspec.Struct, frozen=True):
     due_done: float = 0.0  # all due times up to it are dealt with
     due_held: float | None = None  # a due time that waits until no run of the job is alive
     due_note: str = ""  # why the last due time started no run, for people
+    held: HeldSubmission | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether a start waits for the end of a live run."""
+        return self.due_held is not None or self.held is not None
 
 
 class HostRow(msgspec.Struct, frozen=True):

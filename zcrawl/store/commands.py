@@ -16,6 +16,7 @@ from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import (
     DefinitionRow,
+    HeldSubmission,
     HostRow,
     LaneCount,
     NewLink,
@@ -204,6 +205,8 @@ class SubmitJob(msgspec.Struct, frozen=True):
     cancels: tuple[int, ...] = ()  # live runs that are cancelled in the same transaction
     live: tuple[tuple[int, bytes], ...] = ()  # live runs that get this spec, if none is started
     run_spec: bytes = b""  # of the run, with its parameters filled in; empty: the job's
+    # If a run of the job is alive and its overlap is `queue`, this is stored and no run is started.
+    hold: HeldSubmission | None = None
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -211,7 +214,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
     job: int
     run: int  # 0: none was started
-    refused: str  # "", name_exists, no_such_job, run_ended
+    refused: str  # "", name_exists, no_such_job, run_ended, start_is_held, bad_dependency, ...
     admitted: list[QueuedRow]
     hosts: list[HostRow]
     row: RunRow | None
@@ -219,6 +222,9 @@ class Submitted(msgspec.Struct, frozen=True):
     cancelled: list[RunRow] = []
     changed: list[RunRow] = []  # live runs that have the new spec
     definition: DefinitionRow | None = None  # the job as it is now
+    held_run: int = 0  # the number that the run will have, if the submission waits
+    after: int = 0  # the live run that it waits for
+    why: str = ""  # of a refusal, for people; empty: the code says it all
 
 
 class DueMark(msgspec.Struct, frozen=True):
@@ -232,8 +238,8 @@ class FireJob(msgspec.Struct, frozen=True):
     """Start a run of a job by its schedule; or, without `start`, store that a due time or runs of
     its parents start none.
 
-    The run is stored together with the due time or the parents' runs that it uses up. So whoever
-    leads, each of them starts one run; a repeat changes nothing.
+    The run is stored together with the due time, the held submission or the parents' runs that it
+    uses up. So whoever leads, each of them starts one run; a repeat changes nothing.
     """
 
     epoch: int
@@ -254,6 +260,7 @@ class FireJob(msgspec.Struct, frozen=True):
     beside: tuple[int, ...] | None = None
     due: DueMark | None = None  # None: it is not about a due time
     used: tuple[int, ...] = ()  # runs of parents
+    held_run: int = 0  # the held submission that it starts or drops, by the number of its run
     feed_run: int = 0  # whose items are seeds; 0: the newest completed run of `seeds_from.job`
     note: str = ""  # why none starts, for people
     failure: str = ""  # the run fails at once, for this reason

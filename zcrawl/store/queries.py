@@ -13,6 +13,7 @@ import msgspec
 from zcrawl.model.history import HistoryPoint
 from zcrawl.model.rows import (
     DefinitionRow,
+    HeldSubmission,
     JobVersion,
     KnownRow,
     LaneWant,
@@ -31,15 +32,6 @@ class Refill(msgspec.Struct, frozen=True):
 
 class ListJobs(msgspec.Struct, frozen=True):
     pass
-
-
-class ReadJobNames(msgspec.Struct, frozen=True):
-    """Read the names of all jobs with the parents of each, to check those of a submission."""
-
-
-class JobNames(msgspec.Struct, frozen=True):
-    parents: dict[str, tuple[str, ...]]  # of each job, archived and paused ones too
-    deleted: frozenset[str]  # names that no job has any more, as long as they have rows
 
 
 class ReadParents(msgspec.Struct, frozen=True):
@@ -113,6 +105,7 @@ class JobRow(msgspec.Struct, frozen=True):
     schedule_from: float = 0.0
     due_held: float | None = None
     due_note: str = ""
+    held: HeldSubmission | None = None
 
 
 def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
@@ -130,6 +123,7 @@ def job_row(job: DefinitionRow, runs: list[RunRow]) -> JobRow:
         job.schedule_from,
         job.due_held,
         job.due_note,
+        job.held,
     )
 
 
@@ -399,7 +393,6 @@ class Outputs(msgspec.Struct, frozen=True):
 Query: TypeAlias = (
     Refill
     | ListJobs
-    | ReadJobNames
     | ReadParents
     | ReadChain
     | FindJob
@@ -420,7 +413,6 @@ Query: TypeAlias = (
 QueryOutcome: TypeAlias = (
     Refilled
     | JobList
-    | JobNames
     | ParentRuns
     | ChainRuns
     | TallyRows

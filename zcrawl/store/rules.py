@@ -7,12 +7,13 @@ that the contract suite compares two independent implementations of `ports`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from zcrawl.errors import Fenced, StoreDataError
+from zcrawl.errors import Fenced, JobError, StoreDataError
+from zcrawl.model.reasons.cluster import RUN_IS_ALIVE, START_IS_HELD
 from zcrawl.model.reasons.failure import NO_PAGE_FETCHED, TOO_MANY_FAILED
 from zcrawl.model.reasons.reason import with_detail, without_detail
 from zcrawl.model.reasons.storage import NO_PAGE, RESULT_GAP
@@ -27,11 +28,13 @@ from zcrawl.model.spec import (
     Schedule,
     SeedsFrom,
 )
-from zcrawl.model.states import RequestState, RunState
+from zcrawl.model.states import JobState, RequestState, RunState
 from zcrawl.schedule.dependencies import END, FAILURE, SUCCESS
-from zcrawl.store.commands import Change, ChangeJob, FireJob, SetDrain
+from zcrawl.schedule.overlap import QUEUE, Overlap, overlap
+from zcrawl.store.commands import Change, ChangeJob, FireJob, SetDrain, SubmitJob
 from zcrawl.submit.outputs import targets
 from zcrawl.submit.read import file_stem
+from zcrawl.submit.schedule import check_parents, parents_of
 
 MAX_COOKIE_BYTES: Final = 60_000  # of a run; fits a BLOB of every database
 MOST_ACTIONS = 5  # actions of a run that are shown
@@ -149,8 +152,87 @@ def is_fed(spec: bytes) -> bool:
     return bool(seeds_from_of(spec).job)
 
 
+class JobNames(msgspec.Struct, frozen=True):
+    """The names of all jobs, to check those that a submission names."""
+
+    parents: dict[str, tuple[str, ...]]  # of each job, archived and paused ones too
+    deleted: frozenset[str]  # names that no job has any more, as long as they have rows
+
+
+def bad_dependency(name: str, spec: bytes, read_names: Callable[[], JobNames]) -> str:
+    """Return why a job cannot have the parents in this spec, for people; empty: it can.
+
+    Called in the transaction that stores the spec: of two submissions that close a circle together,
+    the second is refused. `read_names` is called only if the spec names a job."""
+    schedule, seeds_from = schedule_of(spec), seeds_from_of(spec)
+    if not parents_of(schedule, seeds_from):
+        return ""
+    names = read_names()
+    try:
+        check_parents(name, schedule, seeds_from, names.parents, names.deleted)
+    except JobError as error:
+        return str(error)
+    return ""
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What a submission does beside live runs of its job."""
+
+    waits: bool = False  # no run is started: it is held
+    refused: str = ""
+    why: str = ""  # of a refusal, for people
+
+
+def beside_live_runs(
+    job: DefinitionRow, command: SubmitJob, spec: bytes, live: Collection[int]
+) -> Beside:
+    """Return whether a submission of a job starts a run, waits, or is refused.
+
+    `spec` is the one that the job has afterwards. Only `queue` is decided here, in the transaction:
+    a run that the leader does not know yet counts, too."""
+    if command.hold is None or not command.start or schedule_of(spec).overlap != QUEUE:
+        return Beside()
+    decision = overlap(QUEUE, len(live), int(job.holds))
+    if decision is Overlap.START:
+        return Beside()
+    if decision is Overlap.SKIP_QUEUED:
+        number = f" as run {job.held.run}" if job.held is not None else ""
+        what = "a submission" if job.held is not None else "a due time"
+        why = (
+            f"{what} of {job.name!r} waits already{number}, and only one can wait; submit again "
+            f"after it has started, or drop it: zcrawl schedule pause {job.name}, then resume"
+        )
+        return Beside(refused=START_IS_HELD, why=why)
+    alive = f"run {min(live)} of {job.name!r} is alive, and "
+    if job.state is not JobState.ACTIVE:
+        why = f"{alive}the job is {job.state}, so nothing can wait for its end; "
+    elif command.seeding:
+        why = f"{alive}a submission with more seeds than fit into one message cannot wait; "
+    else:
+        return Beside(waits=True)
+    return Beside(
+        refused=RUN_IS_ALIVE,
+        why=f"{why}submit it again after the end of that run, or with --restart",
+    )
+
+
+def held_reply(job: int, held_run: int, after: int) -> bytes:
+    """Return the stored answer to a submission that is held."""
+    return msgspec.json.encode(
+        {"job": job, "run": 0, "held": True, "held_run": held_run, "after": after}
+    )
+
+
+def held_in(reply: bytes) -> tuple[int, int]:
+    """Return (held run, the run that it waits for) of a stored answer; zeros: nothing is held."""
+    fields: dict[str, Any] = msgspec.json.decode(reply) if reply else {}
+    return fields.get("held_run", 0), fields.get("after", 0)
+
+
 def was_dealt_with(job: DefinitionRow, command: FireJob) -> bool:
-    """Return whether the due time of a command was dealt with before. One that is held is not."""
+    """Return whether what a command starts was dealt with before. What is held is not."""
+    if command.held_run:
+        return job.held is None or job.held.run != command.held_run
     due, due_at = command.due, command.start_facts.due_at
     if due_at is not None and due_at == job.due_held:
         return False

@@ -1,8 +1,9 @@
 """Check when a job runs by itself: `[schedule]`, its parents and `seeds_from`.
 
 Called by `validate`. Pure. `expand` makes the long form of `after = ["a"]` and of times without
-quotes. `check_schedule` looks at one job alone; `check_parents` compares it with the jobs of the
-cluster, and `check_future` with the clock: the leader calls both for a submission.
+quotes. `check_schedule` looks at one job alone. `check_future` compares it with the clock: the
+leader calls it for a submission. `check_parents` compares it with the other jobs: the store calls
+it in the transaction that stores the job, so two submissions cannot close a circle together.
 """
 
 from __future__ import annotations
@@ -158,22 +159,26 @@ def _check_seeds_from(spec: JobSpec) -> None:
         )
 
 
-def parents_of(spec: JobSpec) -> dict[str, str]:
-    """Return the jobs that this one names, each with the key that names it."""
-    parents = {parent.job: "schedule.after" for parent in spec.schedule.after}
-    if spec.seeds_from.job:
-        parents.setdefault(spec.seeds_from.job, "seeds_from.job")
+def parents_of(schedule: Schedule, seeds_from: SeedsFrom) -> dict[str, str]:
+    """Return the jobs that a job names, each with the key that names it."""
+    parents = {parent.job: "schedule.after" for parent in schedule.after}
+    if seeds_from.job:
+        parents.setdefault(seeds_from.job, "seeds_from.job")
     return parents
 
 
 def check_parents(
-    spec: JobSpec, graph: Mapping[str, Sequence[str]], deleted: Collection[str] = ()
+    name: str,
+    schedule: Schedule,
+    seeds_from: SeedsFrom,
+    graph: Mapping[str, Sequence[str]],
+    deleted: Collection[str] = (),
 ) -> None:
     """Raise JobError for a parent that does not exist, and for jobs that start each other.
 
     `graph` has the jobs of the cluster, each with the names in its `schedule.after`; `deleted` the
     names of jobs that are gone."""
-    for parent, key in parents_of(spec).items():
+    for parent, key in parents_of(schedule, seeds_from).items():
         if parent in graph:
             continue
         if parent in deleted:
@@ -183,7 +188,7 @@ def check_parents(
             meant = f"; did you mean {near[0]!r}?" if near else ""
             what = f"does not exist{meant}; submit it first"
         raise JobError(f"{key}: the job {parent!r} {what}", code=BAD_DEPENDENCY)
-    circle = cycle_with(spec.name, [parent.job for parent in spec.schedule.after], graph)
+    circle = cycle_with(name, [parent.job for parent in schedule.after], graph)
     if circle:
         raise JobError(
             f"schedule.after: the jobs would start each other for ever: {circle_text(circle)}; "

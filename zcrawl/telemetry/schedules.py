@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import JobError
-from zcrawl.model.rows import RunRow
+from zcrawl.model.rows import HeldSubmission, RunRow
 from zcrawl.model.spec import UNREADABLE, Schedule
 from zcrawl.model.states import JobState
 from zcrawl.schedule.dependencies import SUCCESS
@@ -43,8 +43,23 @@ def schedule_view(job: JobRow, now: float, limit: int) -> dict[str, Any]:
         ],
         "after_mode": schedule.after_mode,
         "held": iso(job.due_held or 0.0),
+        "held_submission": held_view(job.held),
         "note": job.due_note,
         "next": [iso(due) for due in next_due_times(job, now, limit)],
+    }
+
+
+def held_view(held: HeldSubmission | None) -> dict[str, Any] | None:
+    """Return the submission that waits for the end of a live run; None: none does."""
+    if held is None:
+        return None
+    params = msgspec.json.decode(held.params, type=dict[str, str]) if held.params else {}
+    return {
+        "run": held.run,
+        "at": iso(held.at),
+        "by": held.by,
+        "seeds": len(held.seeds),
+        "params": params,
     }
 
 

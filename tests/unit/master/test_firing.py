@@ -13,10 +13,11 @@ from tests.unit.machine_tools import NO_PACE, UTC, LeaderStory, result_of
 from zcrawl.errors import Fenced
 from zcrawl.master.feeding import LEAST_ITEMS
 from zcrawl.master.master import Master
+from zcrawl.mesh.messages import Reply
 from zcrawl.model.spec import After, Fetch, JobSpec, Schedule, SeedsFrom
 from zcrawl.model.states import RunState
 from zcrawl.schedule.jitter import start_of
-from zcrawl.store.commands import AdmitFed, Command, FireJob
+from zcrawl.store.commands import AdmitFed, Command, FireJob, SubmitJob
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.read import from_json
 from zcrawl.testing.store.tables import FakeRun
@@ -527,6 +528,25 @@ def test_jobs_that_would_start_each_other_for_ever_are_refused() -> None:
     assert "a -> b -> c -> a" in reply.data["message"]
 
 
+def test_two_updates_at_once_cannot_close_a_circle() -> None:
+    """Both come before the store has answered one of them; the second is refused."""
+    story = LeaderStory().elect()
+    store(story, "a")
+    store(story, "b")
+    before = len(story.replies)
+    story.hold = lambda what: isinstance(what, SubmitJob)
+    for name, parent in (("a", "b"), ("b", "a")):
+        after = Schedule(after=(After(parent),))
+        spec = JobSpec(name, seeds=("http://a.test/",), schedule=after)
+        args = {"spec": msgspec.to_builtins(spec), "mode": "update", "seeds": []}
+        assert story.ask("submit", no_run=True, **args) is None
+    story.release()
+    replies = story.replies[before:]
+    assert [reply.ok for reply in replies] == [True, False]
+    assert replies[1].data["code"] == "bad_dependency"
+    assert "b -> a -> b" in replies[1].data["message"]
+
+
 def test_a_submission_beside_a_live_run_follows_the_overlap_of_the_job() -> None:
     """Without one it starts a second run, as ever; --restart wins."""
     story = LeaderStory().elect()
@@ -537,12 +557,129 @@ def test_a_submission_beside_a_live_run_follows_the_overlap_of_the_job() -> None
         again: dict[str, Any] = {"mode": "again", "ref": name, "seeds": ["http://a.test/"]}
         reply = story.ask("submit", **again)
         assert reply is not None
-        if policy in ("skip", "queue"):
+        if policy == "queue":
+            assert (reply.data["held"], reply.data["run"]) == (True, 0)
+        if policy == "skip":
             assert reply.data["code"] == "run_is_alive"
+        if policy in ("skip", "queue"):
             story.ask("submit", restart=True, **again)
         states = [run.state for run in runs(story, name)]
         first = RunState.PENDING if policy in ("", "allow") else RunState.CANCELLED
         assert states == [first, RunState.PENDING], policy
+
+
+def queued(story: LeaderStory, **changes: Any) -> int:
+    """Store and start a job with the overlap `queue`; return its id."""
+    seeds = ("http://a.test/${params.page}",)
+    spec = JobSpec(
+        "nightly",
+        seeds=seeds,
+        params={"page": "1"},
+        politeness=NO_PACE,
+        schedule=timed(every="1d", overlap="queue", **changes),
+    )
+    job: int = story.submit(of=spec)["job"]
+    return job
+
+
+def again(story: LeaderStory, **args: Any) -> Reply:
+    fields: dict[str, Any] = {"mode": "again", "ref": "nightly", "seeds": [], **args}
+    reply = story.ask("submit", **fields)
+    assert reply is not None
+    return reply
+
+
+def test_a_submission_waits_for_the_live_run_and_starts_once() -> None:
+    """With its seeds and parameters, under the number that the reply has named."""
+    story = LeaderStory().elect()
+    queued(story)
+    reply = again(story, params={"page": "7"}, seeds=["http://b.test/${params.page}"])
+    assert reply.ok
+    assert {name: reply.data[name] for name in ("run", "held", "held_run", "after")} == {
+        "run": 0, "held": True, "held_run": 2, "after": 1,
+    }  # fmt: skip
+    story.wait(5)
+    assert [run.id for run in runs(story)] == [1]
+    (view,) = answer(story, "schedule")["jobs"]
+    assert view["held_submission"]["run"] == 2
+    assert view["held_submission"]["params"] == {"page": "7"}
+    answer(story, "act", ref="nightly", action="cancel")
+    story.wait(5)
+    assert [run.id for run in runs(story)] == [1, 2]
+    assert str(runs(story)[1].start_facts.cause) == "submitted"
+    assert [row.url for row in story.store.requests(2)] == ["http://b.test/7"]
+    (view,) = answer(story, "schedule")["jobs"]
+    assert view["held_submission"] is None
+
+
+def test_a_second_submission_is_refused_while_one_is_held() -> None:
+    """The message has the remedy, and --restart still starts at once; the held one waits for it."""
+    story = LeaderStory().elect()
+    queued(story)
+    assert again(story).ok
+    refused = again(story)
+    assert refused.data["code"] == "start_is_held"
+    assert "zcrawl schedule pause nightly" in refused.data["message"]
+    assert again(story, restart=True).data["run"] == 3
+    story.wait(2)
+    assert [run.id for run in runs(story) if not run.state.ended] == [3]
+    answer(story, "act", ref="nightly", action="cancel")
+    story.wait(2)
+    assert [run.id for run in runs(story) if not run.state.ended] == [2]
+
+
+def test_a_held_submission_survives_its_leader_and_its_lost_answers() -> None:
+    """The client asks again under the same id, and gets the same answer; then its run."""
+    story = LeaderStory().elect()
+    queued(story)
+    asked_again: dict[str, Any] = {"id": "held-1", "mode": "again", "ref": "nightly", "seeds": []}
+    first = story.ask("submit", **asked_again)
+    story = restarted(story, 5.0)
+    second = story.ask("submit", **asked_again)
+    assert first is not None
+    assert second is not None
+    assert (first.data["held_run"], second.data["held_run"]) == (2, 2)
+    answer(story, "act", ref="nightly", action="cancel")
+    story = restarted(story, 5.0)
+    story.wait(2)
+    third = story.ask("submit", **asked_again)
+    assert third is not None
+    assert third.data["run"] == 2
+    assert [run.id for run in runs(story)] == [1, 2]
+
+
+@pytest.mark.parametrize("how", ["pause", "change"])
+def test_a_held_submission_is_dropped_like_a_held_due_time(how: str) -> None:
+    """A schedule that is resumed or changed begins anew, and what it held is gone."""
+    story = LeaderStory().elect()
+    queued(story)
+    assert again(story).ok
+    if how == "pause":
+        answer(story, "change_job", ref="nightly", state="paused")
+    else:
+        spec = JobSpec("nightly", seeds=("http://a.test/",), schedule=timed(every="2d"))
+        story.submit(of=spec, mode="update", no_run=True)
+    answer(story, "act", ref="nightly", action="cancel")
+    story.wait(2)
+    if how == "pause":
+        answer(story, "change_job", ref="nightly", state="active")
+        story.wait(2)
+    assert [run.id for run in runs(story)] == [1]
+
+
+def test_an_update_with_a_run_waits_too_and_runs_the_new_spec() -> None:
+    """The spec is stored at once. Beside a paused schedule nothing can wait."""
+    story = LeaderStory().elect()
+    queued(story)
+    schedule = timed(every="1d", overlap="queue")
+    spec = JobSpec("nightly", seeds=("http://new.test/",), schedule=schedule)
+    data = story.submit(of=spec, mode="update")
+    assert (data["held"], data["held_run"]) == (True, 2)
+    answer(story, "act", ref="nightly", action="cancel")
+    story.wait(2)
+    assert [row.url for row in story.store.requests(2)] == ["http://new.test/"]
+    answer(story, "change_job", ref="nightly", state="paused")
+    assert again(story).data["code"] == "run_is_alive"
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ def _cell(view: dict[str, Any], column: str) -> Any:
 
     if column == "state" and view["state"] == STOPPED:
         return f"{STOPPED}: {view['reason']}"
+    if column == "state" and (view.get("schedule") or {}).get("held_submission"):
+        return f"{view['state']}, run {view['schedule']['held_submission']['run']} held"
     if column == "pages/s":
         return f"{view['pages_per_second']:.1f}"
     if column == "eta":
@@ -175,7 +177,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
 def _schedule_lines(view: dict[str, Any]) -> dict[str, object]:
     """When the job runs by itself, what this run was given, and the chain that it is part of. A
     master of an older version sends none of it."""
-    from zcrawl.cli.commands.schedule import when, why_none
+    from zcrawl.cli.commands.schedule import held_text, when, why_none
 
     lines: dict[str, object] = {}
     schedule = view.get("schedule")
@@ -184,7 +186,7 @@ def _schedule_lines(view: dict[str, Any]) -> dict[str, object]:
         lines["next"] = ", ".join(schedule["next"]) or (
             why_none(schedule) if view["job_state"] != "active" else ""
         )
-        lines["waits"] = f"the run due at {schedule['held']}" if schedule["held"] else ""
+        lines["held"] = held_text(schedule)
         lines["last not started"] = schedule["note"]
     started = view.get("cause", "submitted")
     due_at = f", due at {view['due_at']}" if view.get("due_at") else ""

@@ -39,7 +39,7 @@ def list_command(settings: Settings) -> int:
             when(view),
             view["overlap"],
             view["next"][0] if view["next"] else "",
-            view["note"],
+            "; ".join(filter(None, (held_text(view), view["note"]))),
         ]
         for view in views
     ]
@@ -82,6 +82,16 @@ def when(view: dict[str, Any]) -> str:
     word = " and " if view["after_mode"] == "all" else " or "
     after = f"after {word.join(view['after'])}" if view["after"] else ""
     return ", ".join(filter(None, (view["times"] + zone, after)))
+
+
+def held_text(view: dict[str, Any]) -> str:
+    """Return what waits for the end of a live run; empty: nothing. A master of an earlier version
+    does not send held submissions."""
+    held = view.get("held_submission")
+    if held:
+        by = f" by {held['by']}" if held["by"] else ""
+        return f"run {held['run']}, submitted{by} at {held['at']}, is held"
+    return f"the run due at {view['held']} is held" if view["held"] else ""
 
 
 def why_none(view: dict[str, Any]) -> str:

@@ -22,8 +22,9 @@ from zcrawl.cli.specs import (
     typed_params,
     with_capture,
 )
-from zcrawl.errors import UnreachableError, UsageError
+from zcrawl.errors import RefusedError, UnreachableError, UsageError
 from zcrawl.model.formats import listed_endings
+from zcrawl.model.reasons.cluster import JOB_CHANGED
 
 if TYPE_CHECKING:
     from zcrawl.cli.connect import Ask
@@ -134,7 +135,8 @@ def with_remedy(view: Mapping[str, Any]) -> str:
 
 
 async def _wait(ask: Ask, job: int, run: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Wait until the run has ended; return the views of job and run. Prints why it waits."""
+    """Wait until the run has ended; return the views of job and run. Prints why it waits. The run
+    of a held submission may not have started; RefusedError if it never will."""
     from zcrawl.cli import output
     from zcrawl.cli.connect import AWAY
     from zcrawl.model.snapshot import ENDED
@@ -154,7 +156,17 @@ async def _wait(ask: Ask, job: int, run: int) -> tuple[dict[str, Any], dict[str,
         if away:
             output.note("the database is back")
             last, away = "", False
-        (own,) = (row for row in view["runs"] if row["run"] == run)
+        own = next((row for row in view["runs"] if row["run"] == run), None)
+        if own is None:
+            held = (view.get("schedule") or {}).get("held_submission")
+            if held is None or held["run"] != run:
+                raise RefusedError(
+                    f"run {run} will not start: the schedule of job {job} was changed or paused, "
+                    "or the job was deleted, while it was held; submit it again",
+                    code=JOB_CHANGED,
+                )
+            await asyncio.sleep(POLL_S)
+            continue
         if own["state"] in ENDED:
             return view, own
         reason = with_remedy(view if view["run"] == run else own)
@@ -195,19 +207,28 @@ async def _submit(
         output.note_if(advice(submission.spec))
         if not settings.json:
             output.data(str(reply["job"]))
-        if not reply["run"]:
+        if reply.get("held"):
+            what = f"run {reply['held_run']} is held until run {reply['after']} ends"
+            output.note_if("" if settings.json else f"job {reply['job']}: {what}")
+            if not wait:
+                if settings.json:
+                    names = ("job", "held", "held_run", "after")
+                    output.print_json({"run": None, **{name: reply[name] for name in names}})
+                return 0
+        elif not reply["run"]:
             changed = reply.get("changed", 0)
             also = f"; {output.plural(changed, 'live run')} changed" if args.get("live") else ""
             output.note_if("" if settings.json else f"job {reply['job']} is stored{also}")
             if settings.json:
                 output.print_json({"job": reply["job"], "run": None, "changed": changed})
             return 0
+        run = reply["run"] or reply["held_run"]
         if reply.get("waits"):  # a master of an earlier version does not say it
             output.note(f"job {reply['job']} waits: {reply['waits']}")
         elif reply.get("workers") and submission.spec.placement.require:
             output.note(f"goes to {', '.join(reply['workers'])}")
         if submission.more:
-            await send_seeds(ask, reply["run"], submission)
+            await send_seeds(ask, run, submission)
         if not wait and (submission.stored or needs_more(submission.spec)):
             output.note_if(await _lack(ask, reply["job"], reply["run"]))
         complaint = submission.lines.complaint()
@@ -219,14 +240,14 @@ async def _submit(
                 output.print_json({"job": reply["job"], "run": reply["run"]})
             return code
         try:
-            view, own = await _wait(ask, reply["job"], reply["run"])
+            view, own = await _wait(ask, reply["job"], run)
         except asyncio.CancelledError:
             job = reply["job"]
             output.note(
                 f"job {job} continues; zcrawl job {job} shows it, zcrawl cancel {job} ends it"
             )
             raise
-    reasons = view if view["run"] == reply["run"] else {}
+    reasons = view if view["run"] == run else {}
     own |= {key: reasons.get(key, {}) for key in (*REASON_KEYS, "spec")}
     if settings.json:
         output.print_json(summary(own))

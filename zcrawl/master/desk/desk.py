@@ -62,7 +62,6 @@ from zcrawl.store.queries import (
     FindReply,
     FoundReply,
     JobList,
-    JobNames,
     Query,
     QueryOutcome,
     RemovableRuns,
@@ -228,9 +227,6 @@ class Desk:
             return
         try:
             handler = _operation(pending).handler
-            if isinstance(outcome, JobNames):
-                self.submissions.submit_child(pending, outcome, now, effects)
-                return
             if isinstance(handler, LeaderAction):
                 assert handler.continue_with is not None and isinstance(outcome, JobList)
                 handler.continue_with(self)(pending, outcome, now, effects)

@@ -97,7 +97,8 @@ declare(
     handler=LeaderAction(
         lambda desk: desk.submissions.submit, lambda desk: desk.submissions.submit_again
     ),
-    answer="job, run (0: none was started), admitted; workers that may take it, or why it waits",
+    answer="job, run (0: none was started), admitted; workers that may take it, or why it waits; "
+    "held, held_run, after: it starts as this run when no run of the job is alive",
     audited=True,
 )
 declare(

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from zcrawl.errors import RefusedError, ZcrawlError
+from zcrawl.errors import JobError, RefusedError, ZcrawlError
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.operations import find
 from zcrawl.master.events import MasterEffects, Note, ReplyTo
@@ -17,6 +17,7 @@ from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import REQUEST_REFUSED
 from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, RUN_ENDED, RUN_REOPENED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
+from zcrawl.model.reasons.usage import BAD_DEPENDENCY
 from zcrawl.model.rows import RunRow
 from zcrawl.store.queries import JobRow, TallyRows
 
@@ -105,8 +106,10 @@ class OpenRequests:
         self._pending.clear()
 
 
-def refusal(code: str, job: int, run: int) -> RefusedError:
+def refusal(code: str, job: int, run: int, why: str = "") -> ZcrawlError:
     """What a client is told when the store refused its command."""
+    if code == BAD_DEPENDENCY:
+        return JobError(why, code=code)
     messages = {
         NAME_EXISTS: f"a job of this name exists: {job}; --update replaces its spec and runs it,"
         " --again runs it as it is",
@@ -114,4 +117,6 @@ def refusal(code: str, job: int, run: int) -> RefusedError:
         RUN_REOPENED: "a retry has reopened the run, so it is not removed",
         RUN_ENDED: f"run {run} has ended" if run else "the run has ended",
     }
+    if why:
+        return RefusedError(why, code=code)
     return RefusedError(messages.get(code, code.replace("_", " ")), code=code)

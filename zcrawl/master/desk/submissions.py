@@ -28,9 +28,9 @@ from zcrawl.model.reasons.cluster import (
 )
 from zcrawl.model.reasons.usage import NO_SEEDS
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
-from zcrawl.model.rows import NewLink
+from zcrawl.model.rows import HeldSubmission, NewLink
 from zcrawl.model.spec import JobSpec
-from zcrawl.schedule.overlap import ALLOW, CANCEL, DEFAULT_FOR_SUBMISSIONS
+from zcrawl.schedule.overlap import ALLOW, CANCEL, DEFAULT_FOR_SUBMISSIONS, QUEUE
 from zcrawl.store.commands import (
     AddSeeds,
     StartFacts,
@@ -40,8 +40,6 @@ from zcrawl.store.commands import (
 from zcrawl.store.queries import (
     FindJob,
     JobList,
-    JobNames,
-    ReadJobNames,
 )
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.differences import fixed_keys
@@ -49,7 +47,7 @@ from zcrawl.submit.outputs import refuse_login
 from zcrawl.submit.params import filled, filled_seeds, merged
 from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.read import to_json
-from zcrawl.submit.schedule import check_future, check_parents, parents_of
+from zcrawl.submit.schedule import check_future
 from zcrawl.submit.shell_rights import with_shell_right
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import check, spec_from_dict
@@ -68,17 +66,8 @@ class Submissions:
             by_name = args.get("ref") is not None
             name = args.text("ref") if by_name else _spec_of(args).name
             effects.append(Ask(FindJob(name), pending.request.id))
-        elif parents_of(_spec_of(args)):
-            effects.append(Ask(ReadJobNames(), pending.request.id))
         else:
             self._submit_now(pending, now, effects)
-
-    def submit_child(
-        self, pending: Pending, names: JobNames, now: float, effects: MasterEffects
-    ) -> None:
-        """Go on with a submission that names other jobs."""
-        check_parents(_spec_of(pending.args), names.parents, names.deleted)
-        self._submit_now(pending, now, effects)
 
     def submit_again(
         self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
@@ -151,8 +140,26 @@ class Submissions:
             start_facts=StartFacts(params=msgspec.json.encode(values) if values else b""),
             cancels=self._replaced(pending, definition),
             run_spec=to_json(run) if definition.params else b"",
+            hold=self._hold(pending, definition, typed, values, output, utc),
         )
         effects.append(Execute(command))
+
+    def _hold(
+        self,
+        pending: Pending,
+        definition: JobSpec,
+        seeds: list[Any],
+        values: dict[str, str],
+        output: tuple[str, str] | None,
+        utc: float,
+    ) -> HeldSubmission | None:
+        """Return what the store keeps of a submission if it has to wait; None: it never waits."""
+        args = pending.args
+        at_once = any(args.get(flag) for flag in ("restart", "no_run", "live"))
+        if at_once or args["mode"] == "new" or definition.schedule.overlap != QUEUE:
+            return None
+        params = msgspec.json.encode(values) if values else b""
+        return HeldSubmission(0, utc, pending.request.by, tuple(seeds), params, output)
 
     def _live_specs(self, definition: JobSpec) -> tuple[tuple[int, bytes], ...]:
         """Return the new spec of each live run of the job. RefusedError if a key differs that
@@ -181,8 +188,8 @@ class Submissions:
         if not live or args.get("restart"):
             return live
         policy = definition.schedule.overlap or DEFAULT_FOR_SUBMISSIONS
-        if args["mode"] != "again" or policy == ALLOW:
-            return ()
+        if args["mode"] != "again" or policy in (ALLOW, QUEUE):
+            return ()  # `queue`: the store decides
         if policy == CANCEL:
             return live
         raise RefusedError(
@@ -221,9 +228,8 @@ class Submissions:
     ) -> bool:
         """True when the stored answer says more than memory knows: reload."""
         if done.refused:
-            self._requests.refuse(
-                pending, replies.refusal(done.refused, done.job, done.run), effects
-            )
+            error = replies.refusal(done.refused, done.job, done.run, done.why)
+            self._requests.refuse(pending, error, effects)
             return False
         for changed in (*done.cancelled, *done.changed):
             self._state.put_run(changed, now, effects)
@@ -233,6 +239,8 @@ class Submissions:
             if not done.repeated and not done.row.state.ended:
                 self._state.admit(done.admitted, done.hosts, now)
         data: dict[str, Any] = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        if done.held_run:
+            data |= {"held": True, "held_run": done.held_run, "after": done.after}
         if done.changed:
             data["changed"] = len(done.changed)
         active = self._state.runs.get(done.run)

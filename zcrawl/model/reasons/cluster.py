@@ -118,6 +118,12 @@ RUN_IS_ALIVE: Final = refusal(
     "A run of the job is alive, and the job's overlap does not allow another one beside it.",
     "Wait for its end, cancel it, or submit with --restart. `zcrawl runs JOB` lists the runs.",
 )
+START_IS_HELD: Final = refusal(
+    "start_is_held",
+    "Another start of the job waits already for the end of its live run, and only one can wait.",
+    "Submit again after it has started. `zcrawl schedule pause JOB` and `resume JOB` drop what "
+    "waits; --restart starts at once.",
+)
 JOB_CHANGED: Final = refusal(
     "job_changed",
     "The job was changed or paused while its schedule was about to start a run.",

@@ -2,13 +2,16 @@
 parents and chains.
 
 Called by `store`, which begins and commits. What a firing uses up is stored in the same
-transaction: the due time as `jobs.due_done` and `runs.due_at`, runs of parents in `run_parents`.
+transaction: the due time as `jobs.due_done` and `runs.due_at`, a held submission by its number as
+`runs.id`, runs of parents in `run_parents`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from itertools import islice
+
+import msgspec
 
 from zcrawl.model.reasons.cluster import JOB_CHANGED, NO_SUCH_JOB, RUN_IS_ALIVE
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
@@ -18,16 +21,15 @@ from zcrawl.store.commands import FireJob, JobFired
 from zcrawl.store.queries import (
     ChainRun,
     ChainRuns,
-    JobNames,
     ParentRuns,
     ReadChain,
     ReadParents,
 )
-from zcrawl.store.rules import is_fed, outcome_of, parents_in, states_of, was_dealt_with
+from zcrawl.store.rules import is_fed, outcome_of, states_of, was_dealt_with
 from zcrawl.store.sql.dialects.dialect import Session
-from zcrawl.store.sql.jobs import load_job, save_due
+from zcrawl.store.sql.jobs import load_job, save_due, save_held
 from zcrawl.store.sql.rows import Ids, TallyChanges, host_rows, load_run, save_run, save_tallies
-from zcrawl.store.sql.submit import admit, cancel_replaced, start_run
+from zcrawl.store.sql.submit import admit, cancel_replaced, live_runs, start_run
 
 
 def fire_job(session: Session, command: FireJob) -> JobFired:
@@ -38,9 +40,12 @@ def fire_job(session: Session, command: FireJob) -> JobFired:
         return JobFired("", job, repeated=True)
     if job.state is not JobState.ACTIVE or job.version != command.version:
         return JobFired(JOB_CHANGED, job)
-    if command.beside is not None and _live_runs(session, job.id) - {*command.beside}:
+    if command.beside is not None and live_runs(session, job.id) - {*command.beside}:
         return JobFired(RUN_IS_ALIVE, job)
     job = save_due(session, job, command.due, command.note)
+    if command.held_run:
+        save_held(session, job.id, None)
+        job = msgspec.structs.replace(job, held=None)
     if not command.start:
         _use(session, command, 0)
         return JobFired("", job)
@@ -63,11 +68,6 @@ def fire_job(session: Session, command: FireJob) -> JobFired:
     return JobFired("", job, run.row(), rows, hosts, cancelled)
 
 
-def _live_runs(session: Session, job: int) -> set[int]:
-    select = "SELECT id FROM runs WHERE job = ? AND state IN ('pending', 'running', 'paused')"
-    return {id for (id,) in session.all(select, (job,))}
-
-
 def _is_used(session: Session, command: FireJob) -> bool:
     select = "SELECT parent FROM run_parents WHERE job = ? AND parent IN ({})"
     return any(True for _ in session.all_in(select, (command.job,), command.used))
@@ -79,16 +79,6 @@ def _use(session: Session, command: FireJob, run: int) -> None:
 
 
 # ---------------------------------------------------------------- queries
-
-
-def job_names(session: Session) -> JobNames:
-    rows = session.all("SELECT name FROM jobs")
-    live = session.all(
-        "SELECT name, CASE WHEN schedule_from > 0 THEN spec ELSE NULL END FROM jobs "
-        "WHERE state <> 'deleted'"
-    )
-    parents = {name: parents_in(bytes(spec or b"")) for name, spec in live}
-    return JobNames(parents, frozenset(name for (name,) in rows) - parents.keys())
 
 
 def read_parents(session: Session, query: ReadParents) -> ParentRuns:

@@ -9,22 +9,26 @@ from typing import Any
 
 import msgspec
 
-from zcrawl.model.rows import DefinitionRow, JobVersion
+from zcrawl.model.rows import DefinitionRow, HeldSubmission, JobVersion
 from zcrawl.model.states import JobState
 from zcrawl.store.commands import DueMark
-from zcrawl.store.rules import is_scheduled, schedule_of
+from zcrawl.store.rules import JobNames, is_scheduled, parents_in, schedule_of
 from zcrawl.store.sql.dialects.dialect import Session
 
 COLUMNS = (
     "id, name, spec, created_at, state, version, owner, updated_at, "
-    "schedule_from, due_done, due_held, due_note"
+    "schedule_from, due_done, due_held, due_note, held"
 )
 TEXT_CHARS = 255
 
 
 def definition(row: tuple[Any, ...]) -> DefinitionRow:
-    id, name, spec, created_at, state, *rest = row
-    return DefinitionRow(id, name, bytes(spec), created_at, JobState(state), *rest)
+    id, name, spec, created_at, state, *rest = row[:-1]
+    job = DefinitionRow(id, name, bytes(spec), created_at, JobState(state), *rest)
+    if not row[-1]:
+        return job
+    held = msgspec.json.decode(bytes(row[-1]), type=HeldSubmission)
+    return msgspec.structs.replace(job, held=held)
 
 
 def load_job(session: Session, id: int) -> DefinitionRow | None:
@@ -46,8 +50,8 @@ def create_job(
     schedule_from = now if is_scheduled(spec) else 0.0
     job = DefinitionRow(id, name, spec, now, JobState.ACTIVE, 1, author, now, schedule_from)
     session.run(
-        f"INSERT INTO jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (id, name, spec, now, job.state.value, 1, author, now, schedule_from, 0.0, None, ""),
+        f"INSERT INTO jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (id, name, spec, now, job.state.value, 1, author, now, schedule_from, 0.0, None, "", None),
     )
     _keep_version(session, job, JobVersion(1, spec, now, author))
     return job
@@ -81,7 +85,8 @@ def _keep_version(session: Session, job: DefinitionRow, version: JobVersion) -> 
 def _begin_schedule(session: Session, job: int, schedule_from: float) -> None:
     """Let due times and parents count from a moment on: earlier ones are not caught up."""
     session.run(
-        "UPDATE jobs SET schedule_from = ?, due_held = NULL WHERE id = ?", (schedule_from, job)
+        "UPDATE jobs SET schedule_from = ?, due_held = NULL, held = NULL WHERE id = ?",
+        (schedule_from, job),
     )
 
 
@@ -98,6 +103,23 @@ def save_due(session: Session, job: DefinitionRow, due: DueMark | None, note: st
     return job
 
 
+def job_names(session: Session) -> JobNames:
+    """Return the names of all jobs, with the parents of those that have a schedule."""
+    rows = session.all("SELECT name FROM jobs")
+    live = session.all(
+        "SELECT name, CASE WHEN schedule_from > 0 THEN spec ELSE NULL END FROM jobs "
+        "WHERE state <> 'deleted'"
+    )
+    parents = {name: parents_in(bytes(spec or b"")) for name, spec in live}
+    return JobNames(parents, frozenset(name for (name,) in rows) - parents.keys())
+
+
+def save_held(session: Session, job: int, held: HeldSubmission | None) -> None:
+    """Store the submission that waits for the end of a live run; None: none does."""
+    stored = None if held is None else msgspec.json.encode(held)
+    session.run("UPDATE jobs SET held = ? WHERE id = ?", (stored, job))
+
+
 def scheduled_jobs(session: Session) -> list[DefinitionRow]:
     """Return the active jobs that have a schedule."""
     select = f"SELECT {COLUMNS} FROM jobs WHERE schedule_from > 0 AND state = 'active' ORDER BY id"
@@ -107,7 +129,7 @@ def scheduled_jobs(session: Session) -> list[DefinitionRow]:
 def set_state(session: Session, job: DefinitionRow, state: JobState, now: float) -> DefinitionRow:
     if state is JobState.ACTIVE and job.state is not state and job.schedule_from:
         _begin_schedule(session, job.id, now)
-        job = msgspec.structs.replace(job, schedule_from=now, due_held=None)
+        job = msgspec.structs.replace(job, schedule_from=now, due_held=None, held=None)
     session.run(
         "UPDATE jobs SET state = ?, updated_at = ? WHERE id = ?", (state.value, now, job.id)
     )

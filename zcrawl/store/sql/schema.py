@@ -219,6 +219,7 @@ class JobTable(peewee.Model):
     due_done = peewee.DoubleField(**default("0"))  # all due times up to it are dealt with
     due_held = peewee.DoubleField(null=True)  # a due time that waits for a live run
     due_note = peewee.CharField(255, **default("''"))  # why the last one started no run
+    held = peewee.BlobField(null=True)  # JSON; a submission that waits for a live run
 
     class Meta:
         table_name = "jobs"
@@ -630,6 +631,11 @@ def _fire_jobs(session: Session) -> None:
     _add_fields(session, RunTable, "feed_run", "feed_at")
 
 
+def _hold_submissions(session: Session) -> None:
+    """Add the submission that waits until no run of its job is alive."""
+    _add_fields(session, JobTable, "held")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -649,6 +655,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     16: _count_what_runs_left,
     17: _let_jobs_live_without_runs,
     18: _fire_jobs,
+    19: _hold_submissions,
 }
 NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
     14: INTENTS,  # drains, wishes and retries outlive their leader

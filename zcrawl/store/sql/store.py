@@ -65,7 +65,6 @@ from zcrawl.store.queries import (
     ReadFailureGroups,
     ReadHistory,
     ReadItems,
-    ReadJobNames,
     ReadKnown,
     ReadOutputs,
     ReadParents,
@@ -442,8 +441,6 @@ class PeeweeStore:
                 return read.read_failed(session, query)
             case ReadOutputs():
                 return read.read_outputs(session, query)
-            case ReadJobNames():
-                return firing.job_names(session)
             case ReadParents():
                 return firing.read_parents(session, query)
             case ReadChain():

@@ -11,6 +11,7 @@ import msgspec
 from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import CANCELLED
+from zcrawl.model.reasons.usage import BAD_DEPENDENCY
 from zcrawl.model.rows import DefinitionRow, NewLink, QueuedRow, RunRow
 from zcrawl.model.states import JobState, RunState
 from zcrawl.store.commands import (
@@ -26,7 +27,12 @@ from zcrawl.store.commands import (
 from zcrawl.store.rules import (
     RECALLED,
     SEEDING,
+    Beside,
+    bad_dependency,
+    beside_live_runs,
     first_recall,
+    held_in,
+    held_reply,
     is_fed,
     max_pages_of,
     outputs_of,
@@ -34,7 +40,7 @@ from zcrawl.store.rules import (
 )
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.idempotency import keep_request
-from zcrawl.store.sql.jobs import create_job, job_named, load_job, store_spec
+from zcrawl.store.sql.jobs import create_job, job_named, job_names, load_job, save_held, store_spec
 from zcrawl.store.sql.rows import (
     Admission,
     Ids,
@@ -59,8 +65,17 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
     if job is not None and command.mode == "again" and job.state is JobState.ARCHIVED:
         return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
-    spec = job.spec if job is not None and command.mode == "again" else command.spec
+    stored = job.spec if job is not None and command.mode == "again" else None
+    spec = command.spec if stored is None else stored
     max_pages_of(spec)  # refuse a spec that cannot be read before anything is written
+    if stored is None:
+        why = bad_dependency(command.name, spec, lambda: job_names(session))
+        if why:
+            return Submitted(0, 0, BAD_DEPENDENCY, [], [], None, why=why)
+    live = live_runs(session, job.id) - {*command.cancels} if job is not None else set()
+    beside = Beside() if job is None else beside_live_runs(job, command, spec, live)
+    if job is not None and beside.refused:
+        return Submitted(job.id, 0, beside.refused, [], [], None, why=beside.why)
     ids = Ids(session)
     job_existed = job is not None
     if job is None:
@@ -79,6 +94,8 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         answer = {"job": job.id, "run": 0, "version": version, "changed": len(changed)}
         keep_request(session, action, job.id, 0, msgspec.json.encode(answer))
         return Submitted(job.id, 0, "", [], [], None, definition=job, changed=changed)
+    if beside.waits:
+        return _hold(session, ids, job, command, action, min(live))
     run_spec = command.run_spec or spec
     run = start_run(session, ids, job, run_spec, version, command, job_existed)
     if is_fed(run_spec) and not run.feed_run:
@@ -86,6 +103,31 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     cancelled = cancel_replaced(session, command)
     submitted = _admit_seeds(session, ids, run, action, () if run.state.ended else command.seeds)
     return msgspec.structs.replace(submitted, cancelled=cancelled, definition=job)
+
+
+def _hold(
+    session: Session,
+    ids: Ids,
+    job: DefinitionRow,
+    command: SubmitJob,
+    action: ClientAction,
+    after: int,
+) -> Submitted:
+    """Store a submission that waits. It has the number of its run already, so its client knows
+    which run comes of it, and no other start can use it."""
+    assert command.hold is not None
+    held = msgspec.structs.replace(command.hold, run=ids.take("runs"))
+    ids.save()
+    save_held(session, job.id, held)
+    keep_request(session, action, job.id, held.run, held_reply(job.id, held.run, after))
+    job = msgspec.structs.replace(job, held=held)
+    return Submitted(job.id, 0, "", [], [], None, definition=job, held_run=held.run, after=after)
+
+
+def live_runs(session: Session, job: int) -> set[int]:
+    """Return the runs of a job that have not ended."""
+    select = "SELECT id FROM runs WHERE job = ? AND state IN ('pending', 'running', 'paused')"
+    return {id for (id,) in session.all(select, (job,))}
 
 
 def _tune_live(session: Session, command: SubmitJob, version: int) -> list[RunRow]:
@@ -115,7 +157,8 @@ def start_run(
     seed_hosts = list(dict.fromkeys(command.seed_hosts))
     if recall is not None and job_existed:
         seed_hosts = _with_earlier_hosts(session, job.id, seed_hosts)
-    run_id, facts = ids.take("runs"), command.start_facts
+    held_run = command.held_run if isinstance(command, FireJob) else 0
+    run_id, facts = held_run or ids.take("runs"), command.start_facts
     session.run(
         "INSERT INTO runs (id, job, state, spec, max_pages, seed_hosts, seeding, created_at, "
         "started_at, recall, canonical, version, cause, due_at, params, chain, feed_run, feed_at) "
@@ -230,11 +273,16 @@ def decode_path(stored: bytes) -> str:
 
 
 def _repeated(session: Session, request: str) -> Submitted | None:
-    stored = session.fetch_row("SELECT job, run FROM client_requests WHERE id = ?", (request,))
+    stored = session.fetch_row(
+        "SELECT job, run, reply FROM client_requests WHERE id = ?", (request,)
+    )
     if stored is None:
         return None
-    job, run_id = stored
+    job, run_id, reply = stored
     run = load_run(session, run_id) if run_id else None
+    held_run, after = held_in(bytes(reply or b""))
+    if held_run and run is None:
+        return Submitted(job, 0, "", [], [], None, repeated=True, held_run=held_run, after=after)
     return Submitted(job, run_id, "", [], [], None if run is None else run.row(), repeated=True)
 
 

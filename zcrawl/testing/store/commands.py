@@ -11,6 +11,7 @@ from zcrawl.errors import StoreDataError
 from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import MAX_PAGES
+from zcrawl.model.reasons.usage import BAD_DEPENDENCY
 from zcrawl.model.rows import LaneCount, NewLink
 from zcrawl.model.states import Disposition, JobState, Kept, RequestState, RunState
 from zcrawl.store.commands import (
@@ -28,14 +29,19 @@ from zcrawl.store.rules import (
     MISSING_STATUSES,
     SEEDING,
     WORKER,
+    Beside,
+    bad_dependency,
+    beside_live_runs,
     check_changes,
+    held_in,
+    held_reply,
     is_fed,
     max_pages_of,
     max_pages_per_host_of,
     merge_cookies,
     result_gap,
 )
-from zcrawl.testing.store.firing import cancel_replaced, start_run
+from zcrawl.testing.store.firing import cancel_replaced, job_names, start_run
 from zcrawl.testing.store.intents import wishes
 from zcrawl.testing.store.known import remember_all, remember_target
 from zcrawl.testing.store.redirects import RedirectTarget, collapse
@@ -250,8 +256,24 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
     if job is not None and command.mode == "again" and job.state is JobState.ARCHIVED:
         return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
-    spec = job.spec if job is not None and command.mode == "again" else command.spec
+    stored = job.spec if job is not None and command.mode == "again" else None
+    spec = command.spec if stored is None else stored
     max_pages_of(spec)  # refuse a spec that cannot be read before anything is written
+    why = (
+        "" if stored is not None else bad_dependency(command.name, spec, lambda: job_names(tables))
+    )
+    if why:
+        return Submitted(0, 0, BAD_DEPENDENCY, [], [], None, why=why)
+    live_ids = {
+        run.id
+        for run in tables.runs.values()
+        if run.job is job and not run.state.ended and run.id not in command.cancels
+    }
+    beside = Beside()
+    if job is not None:
+        beside = beside_live_runs(job.row(), command, spec, live_ids)
+        if beside.refused:
+            return Submitted(job.id, 0, beside.refused, [], [], None, why=beside.why)
     due_at = command.start_facts.due_at
     if due_at is not None and job is not None:
         due_times = {run.start_facts.due_at for run in tables.runs.values() if run.job is job}
@@ -278,6 +300,15 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     action = ClientAction(
         command.request, f"submit {command.mode}", command.by, command.via, command.now
     )
+    if beside.waits and command.hold is not None:
+        after, held_run = min(live_ids), tables.next_id("runs")
+        job.held = msgspec.structs.replace(command.hold, run=held_run)
+        reply = held_reply(job.id, held_run, after)
+        tables.answers[command.request] = FakeAnswer(action, job.id, held_run, reply)
+        stored_job = job.row()
+        return Submitted(
+            job.id, 0, "", [], [], None, definition=stored_job, held_run=held_run, after=after
+        )
     run_spec = command.run_spec or spec
     run = start_run(tables, job, run_spec, command)
     seeds = command.seeds
@@ -310,6 +341,11 @@ def _repeated(tables: Tables, request: str) -> Submitted | None:
     if answer is None:
         return None
     run = tables.runs.get(answer.run)  # none, if the submission only stored the job
+    held_run, after = held_in(answer.reply or b"")
+    if held_run and run is None:
+        return Submitted(
+            answer.job, 0, "", [], [], None, repeated=True, held_run=held_run, after=after
+        )
     row = None if run is None else run.row()
     return Submitted(answer.job, answer.run, "", [], [], row, repeated=True)
 

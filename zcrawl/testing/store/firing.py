@@ -13,12 +13,12 @@ from zcrawl.store.commands import AdmitFed, FireJob, JobFired, KnownAdmitted, Su
 from zcrawl.store.queries import (
     ChainRun,
     ChainRuns,
-    JobNames,
     ParentRuns,
     ReadChain,
     ReadParents,
 )
 from zcrawl.store.rules import (
+    JobNames,
     first_recall,
     is_fed,
     max_pages_of,
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 def start_run(tables: Tables, job: FakeJob, spec: bytes, command: SubmitJob | FireJob) -> FakeRun:
     """Store a pending run and its outputs."""
     max_pages = max_pages_of(spec)
-    run = FakeRun(tables.next_id("runs"), job, spec, max_pages, [], command.seeding, command.now)
+    held_run = command.held_run if isinstance(command, FireJob) else 0
+    number = held_run or tables.next_id("runs")
+    assert number not in tables.runs, "one run for each held submission"
+    run = FakeRun(number, job, spec, max_pages, [], command.seeding, command.now)
     run.canonical, run.version = command.canonical, job.version
     run.start_facts = command.start_facts
     run.recall = first_recall(spec)
@@ -78,6 +81,8 @@ def fire_job(tables: Tables, command: FireJob) -> JobFired:
     if command.due is not None:
         job.due_done, job.due_held = command.due.done, command.due.held
     job.due_note = command.note or job.due_note
+    if command.held_run:
+        job.held = None
     if not command.start:
         for parent in command.used:
             tables.run_parents[job.id, parent] = 0
@@ -116,6 +121,7 @@ def admit_fed(tables: Tables, command: AdmitFed) -> KnownAdmitted:
 
 
 def job_names(tables: Tables) -> JobNames:
+    """Return the names of all jobs, with the parents of those that have a schedule."""
     live = [job for job in tables.jobs.values() if job.state is not JobState.DELETED]
     parents = {job.name: parents_in(job.spec if job.schedule_from else b"") for job in live}
     return JobNames(parents, frozenset(job.name for job in tables.jobs.values()) - parents.keys())

@@ -76,7 +76,6 @@ from zcrawl.store.queries import (
     ReadFailureGroups,
     ReadHistory,
     ReadItems,
-    ReadJobNames,
     ReadKnown,
     ReadOutputs,
     ReadParents,
@@ -175,8 +174,6 @@ class FakeStore:
                 return FoundReply(once.stored_reply(self.tables, query.request))
             case ReadKnown():
                 return known.read_known(self.tables, query)
-            case ReadJobNames():
-                return firing.job_names(self.tables)
             case ReadParents():
                 return firing.read_parents(self.tables, query)
             case ReadChain():

@@ -17,6 +17,7 @@ from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.rows import (
     NO_HOST,
     DefinitionRow,
+    HeldSubmission,
     HostRow,
     JobVersion,
     NewLink,
@@ -64,6 +65,7 @@ class FakeJob:
     due_done: float = 0.0
     due_held: float | None = None
     due_note: str = ""
+    held: HeldSubmission | None = None
 
     def row(self) -> DefinitionRow:
         return DefinitionRow(
@@ -79,6 +81,7 @@ class FakeJob:
             self.due_done,
             self.due_held,
             self.due_note,
+            self.held,
         )
 
     def store_spec(self, spec: bytes, author: str, now: float) -> None:
@@ -92,7 +95,7 @@ class FakeJob:
 
     def begin_schedule(self, since: float) -> None:
         """Let due times and parents count from a moment on."""
-        self.schedule_from, self.due_held = since, None
+        self.schedule_from, self.due_held, self.held = since, None, None
 
 
 @dataclass(slots=True)
