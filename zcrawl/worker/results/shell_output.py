@@ -7,6 +7,8 @@ Called by `extensions.shell`. Pure. Exit code 0 is done, everything else has fai
 | exit code 0                                | –               | –           |
 | another exit code, a signal                | `shell_exit`    | yes         |
 | `shell.timeout` is over                    | `shell_timeout` | yes         |
+| more processes than `shell.max_processes`  | `shell_too_many_processes` | yes |
+| more memory than `shell.memory`            | `shell_memory`  | yes         |
 | it could not be started                    | `shell_start`   | yes: other workers may have it |
 | a watching process was killed              | `shell_died`    | yes         |
 | the worker leaves                          | `shell_left`    | yes, without counting the attempt |
@@ -24,8 +26,10 @@ from zcrawl.model.reasons.failure import (
     SHELL_DIED,
     SHELL_EXIT,
     SHELL_LEFT,
+    SHELL_MEMORY,
     SHELL_START,
     SHELL_TIMEOUT,
+    SHELL_TOO_MANY_PROCESSES,
 )
 from zcrawl.text.redact import Redactor
 from zcrawl.worker import shell_protocol
@@ -92,6 +96,12 @@ def failure_of(answer: ShellAnswer, stderr: CommandOutput, timeout_s: float) -> 
         case "timeout":
             text = f"not done in {timeout_s:g} s{said}"
             return FetchError(text, code=SHELL_TIMEOUT, retry=transient)
+        case "too_many_processes":
+            text = f"more processes and threads than shell.max_processes{said}"
+            return FetchError(text, code=SHELL_TOO_MANY_PROCESSES, retry=transient)
+        case "memory":
+            text = f"more memory than shell.memory, of all processes together{said}"
+            return FetchError(text, code=SHELL_MEMORY, retry=transient)
         case "exited" if answer.exit_code == 0:
             return None
         case "exited":
