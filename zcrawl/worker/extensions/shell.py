@@ -47,6 +47,7 @@ from zcrawl.worker.results.shell_output import (
     item_of,
 )
 from zcrawl.worker.shell_protocol import (
+    BROKEN,
     CANCEL,
     LENGTH,
     MOST_FRAME_BYTES,
@@ -115,13 +116,17 @@ class ShellTasks:
         out, err = _cut(output, (out_size.kept, out_size.tail, err_size.kept, err_size.tail))
         stderr = cleaned(err_size, *err, self._redactor)
         failure = failure_of(answer, stderr, self._timeout_s)
-        if failure is not None:
+        has_run = answer.cause not in ("", BROKEN)
+        if failure is not None and not has_run:
             raise failure
         stdout = cleaned(out_size, *out, self._redactor)
         stdout = await self._with_blob(stdout, out_size, out[0])
         stderr = await self._with_blob(stderr, err_size, err[0])
         command = [self._redactor.text(word) for word in (task.command, *args)]
         item = item_of(command, seed, assignment.attempt, answer, stdout, stderr)
+        if failure is not None:
+            failure.result = item
+            raise failure
         page = PageRecord(
             final_url=assignment.url,
             title=None,

@@ -60,7 +60,7 @@ class CommandOutput(msgspec.Struct, frozen=True):
 
 
 class ShellItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a command that was done."""
+    """What is kept of a command: an item if it was done, else the result of a failed task."""
 
     command: list[str]
     exit_code: int
@@ -79,6 +79,7 @@ class ShellItem(msgspec.Struct, frozen=True, omit_defaults=True):
     stderr_blob: str | None = None
     stdout_error: str | None = None  # why there is no blob
     stderr_error: str | None = None
+    signal: str | None = None  # that ended the command; `exit_code` is its negative number
     stdout_replaced: bool = False  # it has bytes that are not UTF-8, shown as U+FFFD
     stderr_replaced: bool = False
 
@@ -136,7 +137,7 @@ def item_of(
     stdout: CommandOutput,
     stderr: CommandOutput,
 ) -> bytes:
-    """Return the item of a command that was done, as JSON."""
+    """Return the item of a command, as JSON."""
     out, out_tail, out_replaced = _shown(stdout)
     err, err_tail, err_replaced = _shown(stderr)
     item = ShellItem(
@@ -151,6 +152,7 @@ def item_of(
         stdout_bytes=stdout.sizes.total,
         stderr_bytes=stderr.sizes.total,
         seed=seed,
+        signal=answer.signal or None,
         stdout_tail=out_tail,
         stderr_tail=err_tail,
         stdout_blob=stdout.blob or None,
