@@ -125,8 +125,9 @@ def create(folder: str, limits: dict[str, int]) -> None:
     try:
         for name, value in limits.items():
             Path(folder, name).write_text(str(value))
-        with contextlib.suppress(FileNotFoundError):  # a kernel without swap
-            Path(folder, "memory.swap.max").write_text("0")
+        swap = Path(folder, "memory.swap.max")
+        if swap.exists():  # not on a kernel without swap, where opening it would be refused
+            swap.write_text("0")
     except OSError:
         Path(folder).rmdir()
         raise
