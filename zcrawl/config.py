@@ -34,6 +34,8 @@ class ShellConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow: tuple[str, ...] = ()  # patterns of command lines: "/usr/bin/rsync *"
     env: tuple[str, ...] = ()  # variables that jobs may set, if `allow` is used
     folders: tuple[str, ...] = ()  # folders that jobs may work in, if `allow` is used
+    processes: int = 64  # of a command, with threads, if its job does not set shell.max_processes
+    max_processes: int = 1_024  # the most that a job may set
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -365,6 +367,10 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
     if not config.data.dir.strip() or "\0" in config.data.dir:
         raise ConfigError(f"{origin}: data.dir is {config.data.dir!r}; write the name of a folder")
     _check_rights(config, origin)
+    for name in ("processes", "max_processes"):
+        value = getattr(config.worker.shell, name)
+        if value < 1:
+            raise ConfigError(f"{origin}: worker.shell.{name} is {value}; it must be 1 or more")
     for key, name in (("cluster.name", config.cluster.name), ("cluster.id", config.cluster.id)):
         if not _NAME.fullmatch(name) and (name or key == "cluster.name"):
             raise ConfigError(f"{origin}: {key} is {name!r}; use letters, digits, . and -")

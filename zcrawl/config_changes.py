@@ -71,6 +71,8 @@ KEY_USES: Final[dict[str, KeyUses]] = {
     "worker.shell.allow": _OF_PROCESSES,
     "worker.shell.env": _OF_PROCESSES,
     "worker.shell.folders": _OF_PROCESSES,
+    "worker.shell.processes": _OF_PROCESSES,
+    "worker.shell.max_processes": _OF_PROCESSES,
     "worker.processes": KeyUses(_UNUSED, _RESTART, _RESTART),
     "worker.rate": _LIMIT,
     "worker.bandwidth": _LIMIT,

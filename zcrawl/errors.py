@@ -139,6 +139,7 @@ class FetchError(ZcrawlError):
         super().__init__(message, code=code)
         self.retry = retry
         self.retry_after_s = retry_after_s
+        self.result: bytes | None = None  # JSON: what a failed task has to show
 
     @property
     def reason(self) -> str:

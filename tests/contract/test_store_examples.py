@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.contract.store_world import DEAD, DONE, QUEUED, SKIPPED, A, B, C, D, World, link, links
-from zcrawl.model.states import Disposition, RunState
+from zcrawl.model.states import Disposition, Kept, RunState
 from zcrawl.store.commands import CountCrash, CrashCounted
-from zcrawl.store.queries import Failures, ReadFailed
+from zcrawl.store.queries import Failures, Items, ReadFailed, ReadItems
 from zcrawl.store.rules import MOST_DETAIL, MOST_EXAMPLE_REASONS, MOST_EXAMPLES
 from zcrawl.store.sql.store import open_sqlite
 
@@ -35,6 +35,19 @@ def test_each_reason_of_failures_has_its_first_request_and_what_happened(world: 
         C: "KeyError: 'x' (sp.py, line 9)",
         D: "",
     }
+
+
+def results(world: World, run: int) -> dict[str, bytes]:
+    return {row.url: row.result for row in world.ask(ReadFailed(run, 0, 1000), Failures).rows}
+
+
+def test_a_task_that_failed_for_good_keeps_its_result(world: World) -> None:
+    """Beside its reason, and not as an item: outputs and counters do not have it."""
+    a, b, c = world.submit(A, B, C).admitted
+    world.finish(b, DEAD, reason="shell_exit", others=((Kept.FAILURE, b'{"exit_code":4}'),))
+    world.finish(c, DEAD, reason="shell_exit")
+    assert results(world, a.run) == {B: b'{"exit_code":4}', C: b""}
+    assert world.ask(ReadItems(a.run, 0, 10), Items).rows == []
 
 
 def test_a_skip_is_an_example_only_if_there_is_more_to_say(world: World) -> None:

@@ -372,5 +372,8 @@ def test_an_http_job_is_tried_again_watched_and_exported_like_any_job(
     command("crawl", "job.toml", "--data", "e", cwd=tmp_path)
     failed = json.loads(command("export", "job", "--failed", "--data", "e", cwd=tmp_path).stdout)
     assert (failed["reason"], failed["attempts"]) == ("unmet: json status", 2)
+    result = failed["result"]
+    assert (result["status"], result["met"], result["attempt"]) == (200, False, 2)
+    assert (result["body"], len(result["unmet"])) == ('{"status": "ok"}', 1)
     view = command("job", "job", "--data", "e", cwd=tmp_path)
     assert 'status is "ok", expected "up"' in view.stdout

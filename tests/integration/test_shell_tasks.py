@@ -334,6 +334,20 @@ async def test_a_large_output_without_a_place_is_not_a_reason_to_run_again(
     assert len(item["stdout_tail"]) > 1_000
 
 
+async def test_a_failed_command_keeps_its_result(place: Place) -> None:
+    """With its end and its output, a large one in a blob, and without secrets. One that was not
+    started has none."""
+    text = "head -c 200000 /dev/zero | tr '\\0' a; echo no >&2; kill -9 $$"
+    error = await failure(place.tasks(script(text)))
+    assert error.result is not None
+    result = json.loads(error.result)
+    assert (result["exit_code"], result["signal"]) == (-9, "SIGKILL")
+    assert (result["stderr"], result["stdout_bytes"]) == ("no\n", 200_000)
+    assert len(FileBlobs(place.folder / "blobs").get(result["stdout_blob"])) == 200_000
+    error = await failure(place.tasks(ShellTask("/bin/none")))
+    assert (error.code, error.result) == ("shell_start", None)
+
+
 # ---------------------------------------------------------------- nothing survives
 
 
@@ -576,6 +590,9 @@ def test_a_shell_job_is_watched_and_exported_like_any_job(tmp_path: Path) -> Non
     failed = command("export", "job", "--failed", "--data", "e", cwd=tmp_path)
     row = json.loads(failed.stdout)
     assert (row["reason"], row["attempts"]) == ("shell_exit", 2)
+    result = row["result"]
+    assert (result["exit_code"], result["stderr"], result["attempt"]) == (4, "no\n", 2)
+    assert command("export", "job", "--data", "e", cwd=tmp_path).stdout == ""
     view = command("job", "job", "--data", "e", cwd=tmp_path)
     assert "exit code 4; stderr: no" in view.stdout
 

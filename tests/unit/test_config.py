@@ -162,6 +162,13 @@ def test_the_commands_that_jobs_may_run_are_read_from_a_section_of_the_workers()
     assert (other.any, other.allow) == (True, ("/a b", "/c"))
 
 
+@pytest.mark.parametrize("key", ["processes", "max_processes"])
+def test_a_command_may_have_at_least_one_process(key: str) -> None:
+    """The message has the key and the value."""
+    with pytest.raises(ConfigError, match=f"worker.shell.{key} is 0; it must be 1 or more"):
+        resolve(f"[worker.shell]\n{key} = 0\n", "x", {})
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

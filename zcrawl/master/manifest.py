@@ -14,7 +14,7 @@ from zcrawl.model.rows import RunRow
 from zcrawl.model.spec import UNREADABLE
 from zcrawl.store.queries import RemovableRun, TallyRows
 from zcrawl.submit.read import file_stem
-from zcrawl.telemetry.views import by_count, elapsed, iso
+from zcrawl.telemetry.views import by_count, elapsed, examples_view, iso
 
 VERSION: Final = 1  # of the manifest's form
 NAME: Final = "manifest.json"
@@ -64,6 +64,8 @@ def manifest(
         "statuses": {str(status): n for status, n in sorted(tallies.statuses.items())},
         "failed_reasons": by_count(tallies.failed),
         "skipped_reasons": by_count(tallies.skipped),
+        "rejected_items": by_count(tallies.rejected),
+        "examples": examples_view(tallies),
         "shares": by_count(tallies.workers),
         "spec": _spec(run.spec),
         "archived_at": iso(now),

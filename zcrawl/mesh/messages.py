@@ -230,6 +230,7 @@ class ExtractionReport(_Body, frozen=True):
     fields: dict[str, tuple[Number, Number, Number]] = {}  # field → filled, empty, failed
     capture: bytes | None = None  # JSON: the exchange, for archives
     examples: dict[str, Detail] = {}  # of `reasons`: what is wrong with the first item
+    failure: bytes | None = None  # JSON: the result of a task that failed
 
 
 class Traits(_Body, frozen=True):

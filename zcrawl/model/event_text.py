@@ -50,6 +50,8 @@ EVENT_TEXTS: Final[dict[str, str]] = {
     e.DRAIN_TIMEOUT: "stopped the workers: {}",
     e.DUPLICATE_WORKER_ID: "two processes use the same worker id: {}",
     "renewed": WHOLE,
+    "shell_limits": WHOLE,
+    "shell_leftovers": WHOLE,
     "exit": "this process ends: {}",
     # Leaders.
     "leader": WHOLE,

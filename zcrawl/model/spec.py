@@ -394,7 +394,8 @@ class ShellTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cwd: str = ""  # empty: a folder of its own, removed afterwards
     timeout: float = 60.0  # seconds until it is ended, with all that it started
     cpu_time: float = 0.0  # CPU seconds of each process; 0: as the timeout, on every core
-    memory: int = 1_000_000_000  # bytes of address space of each process
+    memory: int = 1_000_000_000  # bytes of all processes together; address space of each one
+    max_processes: int = 0  # processes and threads; 0: worker.shell.processes
     max_output: int = 10_000_000  # bytes of stdout, and of stderr, that are kept
 
 

@@ -24,6 +24,7 @@ class Kept(enum.IntEnum):
     REJECTED = 1  # an item that broke its schema or lacks a required field, with the reason
     PROBLEM = 2  # the report of an item that was kept although fields of it failed
     CAPTURE = 3  # an exchange, for archives
+    FAILURE = 4  # the result of a task that failed for good, in the form of its item
 
 
 class RunState(enum.StrEnum):

@@ -79,6 +79,13 @@ def others_of(extracted: ExtractionReport | None) -> tuple[tuple[Kept, bytes], .
     return tuple(rows)
 
 
+def _failure_of(extracted: ExtractionReport | None) -> tuple[tuple[Kept, bytes], ...]:
+    """Return the result of a task that failed for good. It is not an item of any output."""
+    if extracted is None or extracted.failure is None:
+        return ()
+    return ((Kept.FAILURE, extracted.failure),)
+
+
 def tallies_of(extracted: ExtractionReport | None) -> tuple[tuple[str, str, int], ...]:
     """Return (kind, name, count) of filled, empty and unreadable fields and of rejected items."""
     if extracted is None:
@@ -231,7 +238,8 @@ class ResultPlanner:
             change,
             state=RequestState.DEAD,
             attempts=result.attempt,
-            others=others_of(result.extracted),  # the last answer; earlier ones were not the end
+            # The last answer; earlier ones were not the end.
+            others=others_of(result.extracted) + _failure_of(result.extracted),
             detail=result.detail[:MOST_DETAIL],
         )
 

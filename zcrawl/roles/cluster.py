@@ -89,7 +89,14 @@ def job_rights(config: Config, *, owner: bool) -> JobRights:
     hosts = {name: secret.hosts for name, secret in config.secrets.items()}
     commands = {name: secret.commands for name, secret in config.secrets.items()}
     shell = config.worker.shell
-    rights = ShellRights(shell.any, shell.allow, shell.env, shell.folders)
+    rights = ShellRights(
+        shell.any,
+        shell.allow,
+        shell.env,
+        shell.folders,
+        processes=min(shell.processes, shell.max_processes),
+        max_processes=shell.max_processes,
+    )
     return JobRights(owner, config.worker.tls_files, hosts, rights, commands)
 
 

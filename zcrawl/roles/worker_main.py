@@ -141,6 +141,8 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         life=spec.life,
         labels=spec.labels,
     )
+    if spec.rights.shell.is_used:
+        _prepare_commands(log)
     engines = Engines(log)
     watchdog = Watchdog(spec.stuck_after)
     watchdog.start()
@@ -187,6 +189,25 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             following.cancel()
         await engines.aclose()
     return reason, REFUSED if worker.refused else DRAINED if reason == WORKER_DRAINED else FAILED
+
+
+def _prepare_commands(log: EventLog) -> None:
+    """Say how the limits of commands are kept, and end what commands of dead workers left."""
+    from zcrawl.runtime.cgroups import remove_leftovers
+    from zcrawl.worker.extensions.shell import command_cgroups
+
+    place = command_cgroups()
+    if not place.folder:
+        log("shell_limits", f"processes and memory of commands are counted: {place.why}")
+        return
+    log("shell_limits", f"processes and memory of commands are limited by {place.why}")
+    try:
+        removed = remove_leftovers(place.folder)
+    except OSError as error:
+        log("shell_leftovers", f"cgroups of dead workers cannot be removed: {error}")
+        return
+    if removed:
+        log("shell_leftovers", f"removed cgroups of dead workers: {', '.join(removed)}")
 
 
 def _keys(spec: WorkerSpec) -> MeshKeys | None:

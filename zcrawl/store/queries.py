@@ -253,6 +253,7 @@ class FailedRow(msgspec.Struct, frozen=True):
     depth: int
     parent: str | None
     detail: str = ""  # what happened; kept of the first requests of each reason
+    result: bytes = b""  # JSON: of a task that failed for good
 
 
 class ReadOutputs(msgspec.Struct, frozen=True):

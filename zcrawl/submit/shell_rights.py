@@ -38,12 +38,24 @@ class ShellRights(msgspec.Struct, frozen=True):
     env: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     by_masters: bool = False
+    processes: int = 64  # of a command whose job does not say how many it needs
+    max_processes: int = 1_024
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any command is allowed."""
+        return self.any or bool(self.allow)
 
     def refusal(self, task: ShellTask, args: Iterable[str] | None = None) -> str:
         """Return why the command may not run; empty if it may.
 
         `args` are the arguments as they will be; None: as the job has them, where what is not
         known yet (`${params.key}`, `${seed}`) may become anything."""
+        if task.max_processes > self.max_processes and not self.by_masters:
+            return (
+                f"worker.shell.max_processes allows {self.max_processes} processes, and the job "
+                f"has shell.max_processes = {task.max_processes}"
+            )
         if self.any:
             return ""
         if not self.allow:
@@ -76,7 +88,7 @@ class ShellRights(msgspec.Struct, frozen=True):
 
 
 NO_COMMANDS: Final = ShellRights(by_masters=True)
-ALL_COMMANDS: Final = ShellRights(any=True)
+ALL_COMMANDS: Final = ShellRights(any=True, by_masters=True)
 
 
 def of_masters(allow_shell: bool) -> ShellRights:

@@ -26,6 +26,7 @@ MAX_COMMAND: Final = 100_000  # bytes of command, arguments and environment; Lin
 MAX_TIMEOUT_S: Final = 7 * 86_400.0
 LEAST_MEMORY: Final = 10_000_000  # less does not start a program that uses a C library
 MAX_OUTPUT: Final = 100_000_000
+MOST_PROCESSES: Final = 1_000_000
 MAX_BODY: Final = 200_000  # characters of a request
 MAX_CHECKS: Final = 100  # headers, and expressions
 _REFERENCE = lazy_pattern(r"\$\{([A-Za-z0-9_]+)\}")
@@ -203,6 +204,11 @@ def _check_limits(task: ShellTask) -> None:
             raise JobError(f"shell.{key} is {value}; it must be seconds {above}, at most a week")
     if not LEAST_MEMORY <= task.memory <= 2**50:
         raise JobError(f"shell.memory is {task.memory}; it must be {LEAST_MEMORY} bytes or more")
+    if not 0 <= task.max_processes <= MOST_PROCESSES:
+        raise JobError(
+            f"shell.max_processes is {task.max_processes}; it must be 1 to {MOST_PROCESSES}, or 0 "
+            "for the default of the worker"
+        )
     if not 0 <= task.max_output <= MAX_OUTPUT:
         raise JobError(f"shell.max_output is {task.max_output}; it must be 0 to {MAX_OUTPUT} bytes")
 

@@ -9,10 +9,14 @@ time come in, effects go out. The phases:
 | running | its time is over                           | ending, `timeout`                | TERM   |
 | running | the worker cancels it                      | ending, `cancelled`              | TERM   |
 | running | the worker is gone                         | ending, `worker_gone`            | TERM   |
+| running | it has too many processes                  | killing, `too_many_processes`    | KILL   |
+| running | its processes use too much memory          | killing, `memory`                | KILL   |
 | ending  | the grace is over                          | killing                          | KILL   |
 | ending  | the worker is gone                         | ending, with the shorter grace   |        |
 | killing | any, and every few milliseconds            | killing                          | KILL   |
 | ending, killing | no child is left                   | over                             |        |
+
+A command beyond its limits gets no grace: it would go on forking, or take more memory.
 
 Invariants: a command that has not exited is never `over`; the cause is that of the first event.
 
@@ -44,6 +48,8 @@ class LifeEvent(enum.Enum):
     EXITED = "exited"  # the command itself
     CANCELLED = "cancelled"
     WORKER_GONE = "worker_gone"
+    TOO_MANY_PROCESSES = "too_many_processes"
+    MEMORY = "memory"
     NO_CHILDREN = "no_children"
     TICKED = "ticked"
 
@@ -53,10 +59,13 @@ class LifeEffect(enum.Enum):
     KILL = "kill"  # SIGKILL to every child
 
 
+_BEYOND_LIMITS: Final = (LifeEvent.TOO_MANY_PROCESSES, LifeEvent.MEMORY)
+
+
 class CommandLife:
     def __init__(self, timeout_s: float, now: float) -> None:
         self.phase = LifePhase.RUNNING
-        self.cause = ""  # exited, timeout, cancelled or worker_gone
+        self.cause = ""  # exited, timeout, or the value of the event that ended it
         self._exited = False
         self._deadline = now + timeout_s
         self._kill_at = math.inf
@@ -80,6 +89,9 @@ class CommandLife:
     def _run(self, event: LifeEvent, now: float) -> list[LifeEffect]:
         if self._exited:
             self.phase, self.cause, self._kill_at = LifePhase.KILLING, "exited", now
+            return [LifeEffect.KILL]
+        if event in _BEYOND_LIMITS:
+            self.phase, self.cause, self._kill_at = LifePhase.KILLING, event.value, now
             return [LifeEffect.KILL]
         if event in (LifeEvent.CANCELLED, LifeEvent.WORKER_GONE):
             self.cause = event.value

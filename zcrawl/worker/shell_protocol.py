@@ -28,9 +28,11 @@ class ShellOrder(msgspec.Struct, frozen=True):
     folder: str  # made for the command, and removed afterwards
     timeout_s: float
     cpu_s: int
-    memory: int
+    memory: int  # bytes: of all processes together, and address space of each
     max_output: int  # bytes of each stream that are kept from its beginning
     closed: list[str]  # files that the command must not read
+    max_processes: int  # processes and threads at the same time
+    cgroup: str = ""  # the folder of the command's cgroup; empty: the watcher counts
 
 
 class StreamSizes(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ class StreamSizes(msgspec.Struct, frozen=True):
 
 
 class ShellAnswer(msgspec.Struct, frozen=True):
-    cause: str = ""  # exited, timeout, cancelled, worker_gone, broken; empty: not started
+    cause: str = ""  # of `CommandLife`, or broken; empty: not started
     exit_code: int = 0  # negative: the number of the signal
     signal: str = ""  # its name
     error: str = ""  # why it was not started, or how the watching process broke
@@ -51,6 +53,7 @@ class ShellAnswer(msgspec.Struct, frozen=True):
     max_rss: int = 0  # bytes, of the largest process
     stdout: StreamSizes = StreamSizes()
     stderr: StreamSizes = StreamSizes()
+    cgroup: str = ""  # why it had no cgroup although one was ordered
 
 
 def frame(message: ShellOrder | ShellAnswer) -> bytes:

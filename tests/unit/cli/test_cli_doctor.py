@@ -17,6 +17,8 @@ from zcrawl.cli.base import load_settings
 from zcrawl.cli.commands import doctor
 from zcrawl.cli.commands.doctor import Check
 from zcrawl.cli.main import run
+from zcrawl.runtime import cgroups
+from zcrawl.runtime.cgroups import CgroupPlace
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +35,8 @@ def test_a_healthy_machine_passes_with_exit_0(
     checks = json.loads(capsys.readouterr().out)
     names = [check["name"] for check in checks]
     assert names[:5] == ["python", "packages", "open files", "clock", "data folder"]
-    assert names[5:] == ["disk space", "socket paths", "keys", "cluster", "database", "spiders"]
+    assert names[5:10] == ["disk space", "socket paths", "keys", "cluster", "database"]
+    assert names[10:] == ["spiders", "commands"]
     assert not (tmp_path / "new").exists()
 
 
@@ -144,3 +147,19 @@ def test_a_list_of_keys_without_roles_is_warned_of(
     assert keys()["status"] == "ok"
     allowed.write_text("nonsense\n")
     assert keys()["status"] == "fail"
+
+
+def test_the_limits_of_commands_are_named_if_commands_are_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cgroup is best; without one the reason is there, and what to do."""
+    monkeypatch.setenv("ZCRAWL_WORKER__SHELL__ANY", "true")
+    for place, status, words in (
+        (CgroupPlace("/x", "a cgroup for each command, in /x"), "ok", "in /x"),
+        (CgroupPlace("", "no cgroup v2 is mounted"), "warn", "no cgroup v2 is mounted"),
+    ):
+        monkeypatch.setattr(cgroups, "cgroup_place", lambda place=place, **how: place)
+        run(["doctor", "--data", str(tmp_path / "new"), "--json"])
+        check = json.loads(capsys.readouterr().out)[-1]
+        assert (check["name"], check["status"]) == ("commands", status)
+        assert words in check["detail"]

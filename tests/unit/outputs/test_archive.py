@@ -21,7 +21,7 @@ from zcrawl.master.driver.retention import RetentionLoop
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.spec import Retention
-from zcrawl.model.states import RunState
+from zcrawl.model.states import Kept, RunState
 from zcrawl.store.commands import Command, CommandOutcome, NoteOutput, RetryDead
 from zcrawl.store.queries import (
     Failures,
@@ -35,6 +35,7 @@ from zcrawl.store.queries import (
 )
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.testing.store.store import FakeStore
+from zcrawl.testing.store.tables import FakeItem
 
 PAGES = 3
 PATIENCE_S = 30.0
@@ -186,6 +187,26 @@ async def test_an_old_run_is_archived_with_a_manifest_and_deleted(scene: Scene) 
     ] * 2
     assert scene.asides() == []
     assert [(request.by, request.op) for request in scene.requests] == [("retention", "act")]
+
+
+async def test_rejected_items_are_archived_with_their_reasons(scene: Scene) -> None:
+    """In a file of their own, which a run without any does not have; the manifest counts them."""
+    first = scene.crawl(0, keep_runs=1, archive="old")
+    scene.crawl(0, keep_runs=1, archive="old")
+    tables = scene.story.store.tables
+    item = next(iter(tables.items[first].values()))
+    data = b'{"reason": "schema: price", "item": {"price": "n/a"}}'
+    id = tables.next_id("items")
+    tables.items[first][id] = FakeItem(id, first, item.seq, data, Kept.REJECTED)
+    tables.tally(first, "rejected", "schema: price", 1)
+    await scene.remove(scene.loop())
+    files = scene.files(first)
+    assert list(files) == ["failed.jsonl", "items.jsonl", "manifest.json", "rejected.jsonl"]
+    assert json.loads(files["rejected.jsonl"])["item"] == {"price": "n/a"}
+    manifest = json.loads(files["manifest.json"])
+    assert manifest["rejected_items"] == {"schema: price": 1}
+    assert manifest["examples"].keys() == {"failed", "skipped", "rejected"}
+    assert [file["rows"] for file in manifest["files"]] == [PAGES, 0, 1]
 
 
 async def test_a_run_without_an_archive_is_only_deleted(scene: Scene) -> None:

@@ -53,6 +53,17 @@ def test_a_command_is_told_to_end_and_killed_after_a_grace(
     assert (life.phase, life.cause) == (LifePhase.OVER, cause)
 
 
+@pytest.mark.parametrize("event", [E.TOO_MANY_PROCESSES, E.MEMORY])
+def test_a_command_beyond_its_limits_gets_no_grace(event: LifeEvent) -> None:
+    """It would go on forking. Its exit does not change the cause; without a child it is over."""
+    life = CommandLife(10.0, 0.0)
+    assert life.handle(event, 1.0) == KILL
+    assert (life.phase, life.cause) == (LifePhase.KILLING, event.value)
+    assert life.handle(E.EXITED, 1.1) == KILL
+    assert life.handle(E.NO_CHILDREN, 1.2) == []
+    assert (life.phase, life.cause) == (LifePhase.OVER, event.value)
+
+
 def test_the_death_of_the_worker_shortens_a_grace() -> None:
     """Nothing of a command is there two seconds after its worker, whatever happened before."""
     life = CommandLife(10.0, 0.0)

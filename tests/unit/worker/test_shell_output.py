@@ -48,6 +48,13 @@ def item(out: CommandOutput, err: CommandOutput | None = None) -> dict[str, Any]
         (ShellAnswer("exited", -9, "SIGKILL"), "shell_exit", RetryClass.TRANSIENT, "by SIGKILL"),
         (ShellAnswer("exited", -24, "SIGXCPU"), "shell_exit", RetryClass.TRANSIENT, "cpu_time"),
         (ShellAnswer("timeout", -15, "SIGTERM"), "shell_timeout", RetryClass.TRANSIENT, "in 5 s"),
+        (
+            ShellAnswer("too_many_processes", -9, "SIGKILL"),
+            "shell_too_many_processes",
+            RetryClass.TRANSIENT,
+            "shell.max_processes; stderr: a | b",
+        ),
+        (ShellAnswer("memory", -9, "SIGKILL"), "shell_memory", RetryClass.TRANSIENT, "together"),
         (ShellAnswer("timeout", 0), "shell_timeout", RetryClass.TRANSIENT, "not done"),
         (ShellAnswer(error="/x: No such"), "shell_start", RetryClass.TRANSIENT, "/x: No such"),
         (ShellAnswer("cancelled", -15), "shell_left", RetryClass.POSTPONED, "worker leaves"),

@@ -81,6 +81,7 @@ def examine(settings: Settings) -> list[Check]:
         ("cluster", lambda: check_cluster(settings)),
         ("database", lambda: check_database(data)),
         ("spiders", check_spiders),
+        ("commands", lambda: check_commands(settings)),
     ]
     results = []
     for name, check in checks:
@@ -156,6 +157,24 @@ def check_spiders() -> Check:
         )
     detail = "this system has no Landlock: a spider can read what its worker's user can read"
     return Check("spiders", "warn", detail, "run only spiders that you trust; docs/spiders.md")
+
+
+def check_commands(settings: Settings) -> Check:
+    """Say how the limits of shell jobs are kept, if this machine allows them."""
+    from zcrawl.runtime.cgroups import cgroup_place
+
+    shell = settings.config.worker.shell
+    if not shell.any and not shell.allow:
+        return Check("commands", "ok", "the configuration allows no commands of shell jobs")
+    place = cgroup_place(prepare=False)
+    if place.folder:
+        return Check("commands", "ok", f"limits are kept by {place.why}")
+    return Check(
+        "commands",
+        "warn",
+        f"processes and memory are counted every 0.1 s, because there is no cgroup: {place.why}",
+        "let the kernel keep the limits: Delegate=yes in the systemd unit; docs/tasks.md",
+    )
 
 
 def check_disk(data: Path) -> Check:

@@ -59,6 +59,7 @@ from zcrawl.telemetry.views import (
 )
 
 MOST_ROWS = 500
+MOST_RESULT_BYTES = 1_000_000  # of failed tasks in one answer; `zcrawl export` has all
 Live = Callable[[int], LiveRun | None]
 Answer = dict[str, Any] | Query  # the reply, or the next question
 
@@ -186,7 +187,7 @@ class DatabaseReads:
         self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
     ) -> Answer:
         assert isinstance(outcome, Failures)
-        return {"rows": [_failed(row) for row in outcome.rows]}
+        return {"rows": _failed(outcome.rows)}
 
     def read_history(self, args: Arguments) -> Query:
         span_s = _span(args)
@@ -230,8 +231,16 @@ def wanted_run(args: Arguments) -> int | None:
     return None if args.get("run") is None else args.integer("run")
 
 
-def _failed(row: FailedRow) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(row), "state": row.state.name.lower()}
+def _failed(rows: list[FailedRow]) -> list[dict[str, Any]]:
+    """Return the rows; results of tasks only as far as they fit into one answer."""
+    views, room = [], MOST_RESULT_BYTES
+    for row in rows:
+        view = {**msgspec.structs.asdict(row), "state": row.state.name.lower()}
+        room -= len(row.result)
+        view["result"] = row.result.decode(errors="replace") if room >= 0 else ""
+        view["result_left_out"] = room < 0 and bool(row.result)
+        views.append(view)
+    return views
 
 
 def the_job(job_list: JobList, request: ClientRequest) -> JobRow:

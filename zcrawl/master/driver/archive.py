@@ -1,7 +1,8 @@
 """Write the archive of a run that is to be removed, to a folder or to S3.
 
-Used by `retention`, in a thread of its own. An archive has the run's items, the URLs that failed or
-were skipped, and at last a manifest: so a folder with a manifest is complete.
+Used by `retention`, in a thread of its own. An archive has the run's items, those that were
+rejected, the URLs that failed or were skipped, and at last a manifest: so a folder with a manifest
+is complete.
 
 - Each file is written aside and renamed (S3: uploaded) when it is whole. A repeat, by this leader
   or by the next, replaces the same names.
@@ -114,6 +115,8 @@ def write_archive(removable: RemovableRun, tools: ArchiveTools) -> str:
     ]
     tallies = tools.reader.query(Tallies(run.id))
     assert isinstance(tallies, TallyRows)
+    if tallies.rejected:
+        files.append(writer.write_rows("rejected.jsonl", Kept.REJECTED, JSONL, None))
     now = tools.utc()
     text = manifest.manifest(run, tallies, files, why=removable.why, master=tools.master, now=now)
     writer.write(manifest.NAME, lambda folder, aside: _write_bytes(folder, aside, text))
@@ -139,8 +142,11 @@ class _ArchiveWriter:
         places = tools.places
         self._places = places.of_jobs if removable.by_job else places.of_masters
 
-    def write_rows(self, name: str, kind: Kept | None, form: str, expected: int) -> ArchivedFile:
-        """Write the rows of the run; StoreError if they are not as many as expected."""
+    def write_rows(
+        self, name: str, kind: Kept | None, form: str, expected: int | None
+    ) -> ArchivedFile:
+        """Write the rows of the run; StoreError if they are not as many as expected. None: the
+        store has no count of these rows, and the fence alone keeps out an old leader."""
         counting = _CountingReader(self._tools.reader)
         source = Source(counting, self._run.id, self._run.spec, kind)
 
@@ -151,7 +157,7 @@ class _ArchiveWriter:
                         file.write(chunk)
             else:
                 whole_file_of(source, form, folder)(folder.path / aside)
-            if counting.rows != expected:
+            if expected is not None and counting.rows != expected:
                 raise StoreError(
                     f"{name} of run {self._run.id} would have {counting.rows} rows, and the run "
                     f"has counted {expected}",

@@ -311,6 +311,16 @@ SHELL_TIMEOUT: Final = failure(
     "The command did not end within shell.timeout, and was ended with all processes it started.",
     "Raise shell.timeout, or make the command faster.",
 )
+SHELL_TOO_MANY_PROCESSES: Final = failure(
+    "shell_too_many_processes",
+    "The command had more processes and threads than shell.max_processes. All were ended.",
+    "Raise shell.max_processes (workers: worker.shell.max_processes), or start fewer at a time.",
+)
+SHELL_MEMORY: Final = failure(
+    "shell_memory",
+    "The processes of the command used more memory together than shell.memory. All were ended.",
+    "Raise shell.memory, or let the command use less.",
+)
 SHELL_START: Final = failure(
     "shell_start",
     "The command could not be started on the worker.",

@@ -16,7 +16,7 @@ import msgspec
 from zcrawl.errors import UsageError
 from zcrawl.model.formats import FORMATS, Format, listed_endings
 from zcrawl.model.reasons.usage import NO_CAPTURES
-from zcrawl.model.spec import JobSpec
+from zcrawl.model.spec import CRAWL, JobSpec
 from zcrawl.model.states import Kept
 from zcrawl.outputs.columns import ColumnKind, Layout, layout_of
 from zcrawl.outputs.files.folder import OutputFolder
@@ -34,6 +34,8 @@ from zcrawl.store.queries import (
 
 BATCH: Final = 1000  # rows per read
 CAPTURES: Final = 20
+FAILURES: Final = 100  # each may have the result of a task, with up to 130 KB
+RESULT: Final = "result"  # of a task
 FAILED_COLUMNS: Final = (
     *("url", "state", "reason", "status", "attempts", "depth", "parent"),
     "detail",
@@ -67,9 +69,10 @@ class Source:
         spec = msgspec.json.decode(self.spec, type=JobSpec)
         if self.kind is Kept.ITEM:
             return layout_of(spec)
-        names = FAILED_COLUMNS if self.kind is None else REPORT_COLUMNS
+        failed_columns = FAILED_COLUMNS if spec.kind == CRAWL else (*FAILED_COLUMNS, RESULT)
+        names = failed_columns if self.kind is None else REPORT_COLUMNS
         numbers = ("status", "attempts", "depth")
-        texts = ("errors", "item")
+        texts = ("errors", "item", RESULT)
         columns: dict[str, ColumnKind] = {
             n: "int" if n in numbers else "json" if n in texts else "string" for n in names
         }
@@ -144,7 +147,7 @@ def _items(store: Reader, run: int, kind: Kept, batch: int) -> Iterator[list[byt
 def _failures(store: Reader, run: int) -> Iterator[list[bytes]]:
     after = 0
     while True:
-        read = store.query(ReadFailed(run, after, BATCH))
+        read = store.query(ReadFailed(run, after, FAILURES))
         assert isinstance(read, Failures)
         if not read.rows:
             return
@@ -155,4 +158,6 @@ def _failures(store: Reader, run: int) -> Iterator[list[bytes]]:
 def failed_record(row: FailedRow) -> dict[str, Any]:
     record = {name: getattr(row, name) for name in FAILED_COLUMNS}
     record["state"] = row.state.name.lower()  # dead or skipped
+    if row.result:
+        record[RESULT] = msgspec.json.decode(row.result)
     return record

@@ -211,7 +211,20 @@ def read_failed(session: Session, query: ReadFailed) -> Failures:
     if derived is not None and query.reason in ("", derived):  # rows that are not swept yet
         rows = sorted([*rows, *_failed_rows(session, query, "= 0", "")])[: query.limit]
     details = kept_details(session, query.run)
-    return Failures([_failed_row(row, run, details) for row in rows])
+    results = _failed_results(session, query.run, rows)
+    return Failures([_failed_row(row, run, details, results) for row in rows])
+
+
+def _failed_results(
+    session: Session, run: int, rows: Sequence[tuple[Any, ...]]
+) -> dict[int, bytes]:
+    """Return the results of these requests, as far as they are tasks that failed for good."""
+    dead = [row[0] for row in rows if row[2] == RequestState.DEAD]
+    if not dead:
+        return {}
+    select = "SELECT seq, data FROM items WHERE run = ? AND kind = ? AND seq IN ({}) ORDER BY id"
+    # After a retry by a person the newest counts.
+    return dict(session.all_in(select, (run, Kept.FAILURE), dead))
 
 
 def _failed_rows(
@@ -233,7 +246,12 @@ def _failed_rows(
     )
 
 
-def _failed_row(row: tuple[Any, ...], run: RunRecord, details: Mapping[int, str]) -> FailedRow:
+def _failed_row(
+    row: tuple[Any, ...],
+    run: RunRecord,
+    details: Mapping[int, str],
+    results: Mapping[int, bytes],
+) -> FailedRow:
     seq, url, stored, reason, status, attempts, depth, parent = row
     state = RequestState(stored)
     if state is RequestState.QUEUED:
@@ -248,6 +266,7 @@ def _failed_row(row: tuple[Any, ...], run: RunRecord, details: Mapping[int, str]
         depth,
         None if parent is None else parent.decode(),
         details.get(seq, ""),
+        results.get(seq, b""),
     )
 
 

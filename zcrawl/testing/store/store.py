@@ -236,7 +236,9 @@ class FakeStore:
         for item in (item for of_run in tables.items.values() for item in of_run.values()):
             items[item.run] += item.kind is Kept.ITEM
             was_done = tables.requests[item.seq].state is RequestState.DONE
-            assert was_done or item.kind is Kept.CAPTURE, "items are of done requests"
+            assert was_done or item.kind in (Kept.CAPTURE, Kept.FAILURE), (
+                "items are of done requests"
+            )
         for run in tables.runs.values():
             if run.state is RunState.DELETED:
                 continue  # its rows are being removed, its counters tell what it was
@@ -415,9 +417,18 @@ class FakeStore:
                 depth=request.depth,
                 parent=parent,
                 detail="".join(kept),
+                result=self._failed_result(run.id, request.seq),
             )
             rows.append(row)
         return rows[: query.limit]
+
+    def _failed_result(self, run: int, seq: int) -> bytes:
+        results = [
+            item.data
+            for item in self.tables.items.get(run, {}).values()
+            if item.kind is Kept.FAILURE and item.seq == seq
+        ]
+        return results[-1] if results else b""  # after a retry by a person the newest counts
 
     def _example(self, run: int, kind: str, seq: int) -> str:
         for key, kept in self.tables.examples.items():

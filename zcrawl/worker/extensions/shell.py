@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import os
 import secrets
@@ -29,6 +30,8 @@ from zcrawl.frontier.extra import is_start
 from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.reasons.failure import SHELL_DIED, SHELL_NOT_ALLOWED
 from zcrawl.model.reasons.reason import with_detail
+from zcrawl.runtime import cgroups
+from zcrawl.runtime.cgroups import CgroupPlace
 from zcrawl.runtime.child_environment import child_environment
 from zcrawl.runtime.loop import Tell, supervised
 from zcrawl.submit.tasks import with_seed
@@ -44,6 +47,7 @@ from zcrawl.worker.results.shell_output import (
     item_of,
 )
 from zcrawl.worker.shell_protocol import (
+    BROKEN,
     CANCEL,
     LENGTH,
     MOST_FRAME_BYTES,
@@ -65,6 +69,12 @@ DEFAULT_LANG: Final = "C.UTF-8"
 Process = asyncio.subprocess.Process
 
 
+@functools.cache
+def command_cgroups() -> CgroupPlace:
+    """Return where commands of this process get a cgroup each, or why they get none."""
+    return cgroups.cgroup_place()
+
+
 class ShellTasks:
     """The commands of one run. PluginError: this worker does not allow them."""
 
@@ -80,6 +90,7 @@ class ShellTasks:
         self._running: set[Process] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._leaving: asyncio.TimerHandle | None = None
+        self._cgroups = command_cgroups().folder
         why = self._rights.refusal(task)
         if why:  # another worker may allow it
             raise PluginError(f"permission for {task.command[:200]}", code=PluginError.MISSING)
@@ -97,17 +108,25 @@ class ShellTasks:
             )
         began = utc()
         answer, output = await self._run(self._order(args))
+        if answer.cgroup:
+            self._tell(
+                "shell_limits", f"no cgroup for a command, so it was counted: {answer.cgroup}"
+            )
         out_size, err_size = answer.stdout, answer.stderr
         out, err = _cut(output, (out_size.kept, out_size.tail, err_size.kept, err_size.tail))
         stderr = cleaned(err_size, *err, self._redactor)
         failure = failure_of(answer, stderr, self._timeout_s)
-        if failure is not None:
+        has_run = answer.cause not in ("", BROKEN)
+        if failure is not None and not has_run:
             raise failure
         stdout = cleaned(out_size, *out, self._redactor)
         stdout = await self._with_blob(stdout, out_size, out[0])
         stderr = await self._with_blob(stderr, err_size, err[0])
         command = [self._redactor.text(word) for word in (task.command, *args)]
         item = item_of(command, seed, assignment.attempt, answer, stdout, stderr)
+        if failure is not None:
+            failure.result = item
+            raise failure
         page = PageRecord(
             final_url=assignment.url,
             title=None,
@@ -152,6 +171,8 @@ class ShellTasks:
             memory=task.memory,
             max_output=task.max_output,
             closed=[str(Path(name).absolute()) for name in self._closed],
+            max_processes=task.max_processes or self._rights.processes,
+            cgroup=cgroups.new_folder(self._cgroups) if self._cgroups else "",
         )
 
     async def _run(self, order: ShellOrder) -> tuple[ShellAnswer, bytes]:

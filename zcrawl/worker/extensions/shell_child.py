@@ -12,6 +12,10 @@ ends. These processes take part:
   the command's processes become the guard's children, and it kills them. If somebody kills the
   guard, the kernel tells the watcher (PR_SET_PDEATHSIG), which ends the command.
 
+A command may have so many processes and so much memory. If it has a cgroup (`runtime.cgroups`),
+the kernel keeps these limits, and the watcher learns of it. Else the watcher counts its processes
+every 0.1 s (`runtime.descendants`). Both ways a command beyond its limits is ended as a whole.
+
 So no single SIGKILL leaves a process of the command behind. The command cannot get other rights
 (PR_SET_NO_NEW_PRIVS), because a process with other rights could not be killed. So `sudo` does not
 work.
@@ -21,6 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import resource
 import select
@@ -32,7 +37,9 @@ from typing import Final, Never
 
 import msgspec
 
+from zcrawl.runtime import cgroups
 from zcrawl.runtime.confine import close_inherited, confine
+from zcrawl.runtime.descendants import children_of, kill_descendants, usage
 from zcrawl.worker.command_life import KILL_EVERY_S, CommandLife, LifeEffect, LifeEvent, LifePhase
 from zcrawl.worker.shell_protocol import (
     BROKEN,
@@ -51,6 +58,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NO_NEW_PRIVS: Final = 38
 PIECE: Final = 65_536
 PIPE_BYTES: Final = 1_048_576
+LOOK_EVERY_S: Final = 0.1  # at the processes of a command
 DRAIN_S: Final = 1.0  # for output that is still in the pipes when all processes are dead
 OOM_SCORE: Final = "500"  # if memory runs out, the kernel takes the command and not the worker
 NOT_STARTED: Final = 127
@@ -62,21 +70,41 @@ def main() -> None:
         return  # the worker has gone, or changed its mind
     close_inherited()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    order, problem = _with_cgroup(order)
     guard = os.getpid()
     watcher = os.fork()
     if watcher == 0:
-        _run_watcher(order, guard)
+        _run_watcher(order, guard, problem)
     os.close(0)  # so that the worker notices if the watcher is gone
     os.close(1)
     while os.waitpid(-1, 0)[0] != watcher:
         pass
     _end_orphans()
+    _remove_cgroup(order)
     _remove(order.folder)
 
 
-def _run_watcher(order: ShellOrder, guard: int) -> Never:
+def _with_cgroup(order: ShellOrder) -> tuple[ShellOrder, str]:
+    """Make the cgroup of the command. If that fails, return the order without it, and why."""
+    if not order.cgroup:
+        return order, ""
     try:
-        Watcher(order, guard).run()
+        cgroups.create(order.cgroup, cgroups.limits_of(order.max_processes, order.memory))
+    except OSError as error:
+        problem = f"{error.filename or order.cgroup}: {error.strerror}"
+        return msgspec.structs.replace(order, cgroup=""), problem
+    return order, ""
+
+
+def _remove_cgroup(order: ShellOrder) -> None:
+    if order.cgroup:
+        with contextlib.suppress(OSError):  # the next worker that starts removes it
+            cgroups.remove(order.cgroup)
+
+
+def _run_watcher(order: ShellOrder, guard: int, problem: str) -> Never:
+    try:
+        Watcher(order, guard, problem).run()
     except BaseException as error:  # the guard ends the command
         _answer(ShellAnswer(cause=BROKEN, error=f"{type(error).__name__}: {error}"))
     finally:
@@ -140,8 +168,9 @@ class OutputStream:
 
 
 class Watcher:
-    def __init__(self, order: ShellOrder, guard: int) -> None:
-        self._order, self._guard = order, guard
+    def __init__(self, order: ShellOrder, guard: int, problem: str = "") -> None:
+        """`problem`: why the command has no cgroup although one was ordered."""
+        self._order, self._guard, self._problem = order, guard, problem
         self._out, self._err = OutputStream(order.max_output), OutputStream(order.max_output)
         self._command = 0
         self._status: int | None = None  # of the command, once it has exited
@@ -149,6 +178,7 @@ class Watcher:
         self._guard_is_gone = False
         self._began = time.monotonic()
         self._life = CommandLife(order.timeout_s, self._began)
+        self._look_at = self._began + LOOK_EVERY_S  # at the limits
         self._poll = select.poll()
 
     def run(self) -> None:
@@ -169,6 +199,7 @@ class Watcher:
         else:
             self._watch(wakeups)
             _answer(self._report(), *self._out.pieces(), *self._err.pieces())
+        _remove_cgroup(self._order)  # the guard may be gone
         _remove(self._order.folder)
 
     def _on_term(self, number: int, where: object) -> None:
@@ -197,7 +228,7 @@ class Watcher:
             self._poll.register(descriptor, select.POLLIN)
         while self._life.phase is not LifePhase.OVER:
             now = time.monotonic()
-            wait_s = max(0.0, self._life.next_wakeup(now) - now)
+            wait_s = max(0.0, min(self._life.next_wakeup(now), self._look_at) - now)
             for descriptor, _ in self._poll.poll(min(wait_s, 3600.0) * 1000):
                 if descriptor == wakeups:
                     with contextlib.suppress(BlockingIOError):
@@ -210,12 +241,31 @@ class Watcher:
             if self._guard_is_gone:
                 self._guard_is_gone = False
                 self._handle(LifeEvent.WORKER_GONE)
+            if time.monotonic() >= self._look_at:
+                self._check_limits()
             self._reap()
             self._handle(LifeEvent.TICKED)
         until = time.monotonic() + DRAIN_S
         for stream in streams.values():  # nobody writes any more: read what is left
             while time.monotonic() < until and stream.read() and self._has_more(stream):
                 pass
+
+    def _check_limits(self) -> None:
+        """End the command if it is beyond its limits."""
+        order = self._order
+        if self._life.phase is not LifePhase.RUNNING:
+            self._look_at = math.inf
+            return
+        if order.cgroup:
+            limit = cgroups.exceeded(order.cgroup)
+        else:
+            used = usage(order.max_processes, order.memory)
+            over = used.tasks > order.max_processes
+            limit = "pids" if over else "memory" if used.memory > order.memory else ""
+        self._look_at = time.monotonic() + LOOK_EVERY_S
+        if limit:
+            event = LifeEvent.MEMORY if limit == "memory" else LifeEvent.TOO_MANY_PROCESSES
+            self._handle(event)
 
     def _has_more(self, stream: OutputStream) -> bool:
         readable, _, _ = select.select([stream.source], [], [], 0)
@@ -236,10 +286,13 @@ class Watcher:
                 case LifeEffect.TERM:
                     if self._status is None:  # not waited for: the number is still its own
                         _signal_group(self._command, signal.SIGTERM)
-                    for pid in _children():
+                    for pid in children_of(os.getpid()):
                         _signal(pid, signal.SIGTERM)
                 case LifeEffect.KILL:
-                    _kill_children()
+                    if self._order.cgroup:
+                        with contextlib.suppress(OSError):  # the guard removes it
+                            cgroups.kill(self._order.cgroup)
+                    kill_descendants()
 
     def _reap(self) -> None:
         """Wait for children that have ended: the command, and what it left behind."""
@@ -255,6 +308,8 @@ class Watcher:
             self._max_rss = max(self._max_rss, usage.ru_maxrss * 1024)
             if pid == self._command:
                 self._status = status
+                if self._order.cgroup:  # the kernel may have ended it
+                    self._check_limits()
                 self._handle(LifeEvent.EXITED)
 
     def _report(self) -> ShellAnswer:
@@ -268,6 +323,7 @@ class Watcher:
             max_rss=self._max_rss,
             stdout=self._out.sizes(),
             stderr=self._err.sizes(),
+            cgroup=self._problem,
         )
 
 
@@ -289,6 +345,9 @@ def _become_command(order: ShellOrder, watcher: int, out: int, err: int, errors:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
+        if order.cgroup:
+            what = "the cgroup"
+            cgroups.enter(order.cgroup)
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
         what = f"the folder {order.cwd or order.folder}"
@@ -330,41 +389,16 @@ def _answer(answer: ShellAnswer, *pieces: bytes | bytearray) -> None:
                 view = view[os.write(1, view) :]
 
 
-def _kill_children() -> None:
-    for pid in _children():
-        _signal(pid, signal.SIGKILL)
-
-
 def _end_orphans() -> None:
     """Kill what a watcher left behind, until there is no child any more. Usually there is none."""
     while True:
-        _kill_children()
+        kill_descendants()
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
         time.sleep(KILL_EVERY_S)
-
-
-def _children() -> list[int]:
-    """Return the processes whose parent this process is."""
-    own = os.getpid()
-    try:
-        return [int(pid) for pid in Path(f"/proc/self/task/{own}/children").read_text().split()]
-    except (OSError, ValueError):  # a kernel without that list
-        return [pid for pid in _all_pids() if _parent_of(pid) == own]
-
-
-def _all_pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _parent_of(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):  # it is gone
-        return 0
 
 
 def _signal(pid: int, number: int) -> None:

@@ -238,17 +238,6 @@ class HttpCalls:
         status, body = response.status_code, response.content
         headers = _headers_of(response)
         unmet = await self._unmet(status, headers, body, answer.took_ms)
-        if unmet and self._task.expect.fail:
-            wait = header_of(response, b"retry-after")
-            wait_s = None if wait is None else parse_retry_after(wait, answer.utc)
-            failure = failure_of(unmet, status, wait_s)
-            return attempt.failed(
-                self._redactor.text(failure.code),
-                failure.retry,
-                status=status,
-                retry_after_s=failure.retry_after_s,
-                detail=self._redactor.text(str(failure)),
-            )
         blob = error = ""
         if len(body) > MOST_INLINE:
             blob, error = await kept_blob(self._blobs, body, self._redactor)
@@ -267,6 +256,19 @@ class HttpCalls:
             blob=blob,
             blob_error=error,
         )
+        if unmet and self._task.expect.fail:
+            wait = header_of(response, b"retry-after")
+            wait_s = None if wait is None else parse_retry_after(wait, answer.utc)
+            failure = failure_of(unmet, status, wait_s)
+            attempt.failed(
+                self._redactor.text(failure.code),
+                failure.retry,
+                status=status,
+                retry_after_s=failure.retry_after_s,
+                detail=self._redactor.text(str(failure)),
+            )
+            attempt.change_extracted(failure=item)
+            return attempt
         page = PageRecord(
             final_url=answer.url,
             title=None,

@@ -165,6 +165,8 @@ class Attempt(msgspec.Struct):
         self.failed(error.reason, error.retry, retry_after_s=error.retry_after_s, detail=str(error))
         if isinstance(error, AddressMoved):
             self.address = error.address
+        if error.result is not None:
+            self.change_extracted(failure=error.result)
         return self
 
     def run_refused(self, code: str, detail: str) -> Attempt:

@@ -7,6 +7,8 @@ Called by `extensions.shell`. Pure. Exit code 0 is done, everything else has fai
 | exit code 0                                | –               | –           |
 | another exit code, a signal                | `shell_exit`    | yes         |
 | `shell.timeout` is over                    | `shell_timeout` | yes         |
+| more processes than `shell.max_processes`  | `shell_too_many_processes` | yes |
+| more memory than `shell.memory`            | `shell_memory`  | yes         |
 | it could not be started                    | `shell_start`   | yes: other workers may have it |
 | a watching process was killed              | `shell_died`    | yes         |
 | the worker leaves                          | `shell_left`    | yes, without counting the attempt |
@@ -24,8 +26,10 @@ from zcrawl.model.reasons.failure import (
     SHELL_DIED,
     SHELL_EXIT,
     SHELL_LEFT,
+    SHELL_MEMORY,
     SHELL_START,
     SHELL_TIMEOUT,
+    SHELL_TOO_MANY_PROCESSES,
 )
 from zcrawl.text.redact import Redactor
 from zcrawl.worker import shell_protocol
@@ -56,7 +60,7 @@ class CommandOutput(msgspec.Struct, frozen=True):
 
 
 class ShellItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a command that was done."""
+    """What is kept of a command: an item if it was done, else the result of a failed task."""
 
     command: list[str]
     exit_code: int
@@ -75,6 +79,7 @@ class ShellItem(msgspec.Struct, frozen=True, omit_defaults=True):
     stderr_blob: str | None = None
     stdout_error: str | None = None  # why there is no blob
     stderr_error: str | None = None
+    signal: str | None = None  # that ended the command; `exit_code` is its negative number
     stdout_replaced: bool = False  # it has bytes that are not UTF-8, shown as U+FFFD
     stderr_replaced: bool = False
 
@@ -92,6 +97,12 @@ def failure_of(answer: ShellAnswer, stderr: CommandOutput, timeout_s: float) -> 
         case "timeout":
             text = f"not done in {timeout_s:g} s{said}"
             return FetchError(text, code=SHELL_TIMEOUT, retry=transient)
+        case "too_many_processes":
+            text = f"more processes and threads than shell.max_processes{said}"
+            return FetchError(text, code=SHELL_TOO_MANY_PROCESSES, retry=transient)
+        case "memory":
+            text = f"more memory than shell.memory, of all processes together{said}"
+            return FetchError(text, code=SHELL_MEMORY, retry=transient)
         case "exited" if answer.exit_code == 0:
             return None
         case "exited":
@@ -126,7 +137,7 @@ def item_of(
     stdout: CommandOutput,
     stderr: CommandOutput,
 ) -> bytes:
-    """Return the item of a command that was done, as JSON."""
+    """Return the item of a command, as JSON."""
     out, out_tail, out_replaced = _shown(stdout)
     err, err_tail, err_replaced = _shown(stderr)
     item = ShellItem(
@@ -141,6 +152,7 @@ def item_of(
         stdout_bytes=stdout.sizes.total,
         stderr_bytes=stderr.sizes.total,
         seed=seed,
+        signal=answer.signal or None,
         stdout_tail=out_tail,
         stderr_tail=err_tail,
         stdout_blob=stdout.blob or None,
