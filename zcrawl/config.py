@@ -13,6 +13,7 @@ import msgspec
 
 from zcrawl.errors import ConfigError, JobError
 from zcrawl.model.reasons.usage import BAD_TOML, UNKNOWN_KEY
+from zcrawl.model.spec import ScheduleDefaults
 from zcrawl.submit import keys
 from zcrawl.submit.labels import label_error
 from zcrawl.text.patterns import lazy_pattern
@@ -22,6 +23,7 @@ _SECRET_NAME: Final = lazy_pattern(r"[A-Za-z0-9_]+")  # a part of a variable's n
 ENV_PREFIX: Final = "ZCRAWL_"
 # Variables with the prefix that are not keys: a switch of the CLI, and click's completion.
 SECRET_PREFIX: Final = "ZCRAWL_SECRET_"
+MOST_TASKS: Final = 1_000_000  # at a time, of one label
 SECRETS: Final = "secrets"  # the section with a table for each secret
 SECRETS_PREFIX: Final = "ZCRAWL_SECRETS__"  # of its variables: ZCRAWL_SECRETS__NAME=host,host
 ENV_OTHERS: Final = ("ZCRAWL_DEBUG", "ZCRAWL_CONFIG")
@@ -123,6 +125,21 @@ class RetentionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     archive: str = ""  # s3://bucket/prefix or a folder, where runs are written before; empty: none
 
 
+class TasksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How masters give out tasks without a host."""
+
+    label_limits: dict[str, int] = {}  # label → tasks at a time that need it, in the whole cluster
+
+
+class SchedulesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When runs of jobs start by themselves, of jobs whose [schedule] does not say it."""
+
+    timezone: str = "UTC"
+    overlap: str = ""  # skip | queue | cancel | allow; empty: skip, and `queue` for parents
+    catch_up: str = "none"  # none | last | all
+    jitter: str = ""  # a duration; a job's `every` limits it
+
+
 class SecretConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One secret of the workers. Its value is in the environment: ZCRAWL_SECRET_NAME."""
 
@@ -158,6 +175,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bodies: BodiesConfig = BodiesConfig()
     outputs: OutputsConfig = OutputsConfig()
     retention: RetentionConfig = RetentionConfig()
+    tasks: TasksConfig = TasksConfig()
+    schedules: SchedulesConfig = SchedulesConfig()
     secrets: dict[str, SecretConfig] = {}
     standalone: StandaloneConfig = StandaloneConfig()
     console: ConsoleConfig = ConsoleConfig()
@@ -232,6 +251,7 @@ _LISTS: Final = (
     "worker.shell.env",
     "worker.shell.folders",
 )
+_TABLES: Final = ("tasks.label_limits",)  # name=value in a variable
 _COMMANDS: Final = ("worker.shell.allow",)  # lists whose entries have spaces
 
 
@@ -317,8 +337,11 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     return values
 
 
-def _entries(key: str, value: str) -> str | list[str]:
-    """Return the value of a variable; a list for keys that take one."""
+def _entries(key: str, value: str) -> str | list[str] | dict[str, str]:
+    """Return the value of a variable; a list or a table for keys that take one."""
+    if key in _TABLES:
+        pairs = (word.partition("=") for word in _words(value))
+        return {name: entry for name, _, entry in pairs}
     if key in _COMMANDS:
         return [text.strip() for text in value.replace("\n", ";").split(";") if text.strip()]
     return _words(value) if key in _LISTS else value
@@ -364,6 +387,8 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
             raise ConfigError(f"{origin}: {key} is {value}; it must be {least} to {most:g}")
     if wrong := label_error(worker.labels):
         raise ConfigError(f"{origin}: worker.labels {wrong}")
+    _check_tasks(config.tasks, origin)
+    _check_schedules(config.schedules, origin)
     if not config.data.dir.strip() or "\0" in config.data.dir:
         raise ConfigError(f"{origin}: data.dir is {config.data.dir!r}; write the name of a folder")
     _check_rights(config, origin)
@@ -375,6 +400,29 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
         if not _NAME.fullmatch(name) and (name or key == "cluster.name"):
             raise ConfigError(f"{origin}: {key} is {name!r}; use letters, digits, . and -")
     return config
+
+
+def _check_tasks(tasks: TasksConfig, origin: str) -> None:
+    """Check the limits of labels."""
+    for label, limit in tasks.label_limits.items():
+        if wrong := label_error([label]).removeprefix("entry 1: ").removeprefix("entry 1 "):
+            raise ConfigError(f"{origin}: tasks.label_limits: {wrong}")
+        if not 1 <= limit <= MOST_TASKS:
+            raise ConfigError(
+                f"{origin}: tasks.label_limits.{label} is {limit}; it must be 1 to {MOST_TASKS}"
+            )
+
+
+def _check_schedules(schedules: SchedulesConfig, origin: str) -> None:
+    """Check the defaults of schedules by the rules for the keys of a job."""
+    if schedules == SchedulesConfig():
+        return
+    from zcrawl.submit.schedule import check_defaults  # 5 ms of a start without them
+
+    try:
+        check_defaults(ScheduleDefaults(**msgspec.structs.asdict(schedules)))
+    except JobError as error:
+        raise ConfigError(f"{origin}: {error}", code=error.code) from None
 
 
 def _check_rights(config: Config, origin: str) -> None:

@@ -110,6 +110,11 @@ KEY_USES: Final[dict[str, KeyUses]] = {
     "retention.keep_runs": KeyUses(_LIVE, _UNUSED, _LIVE),
     "retention.keep_days": KeyUses(_LIVE, _UNUSED, _LIVE),
     "retention.archive": KeyUses(_LIVE, _UNUSED, _LIVE),
+    "tasks.label_limits": KeyUses(_LIVE, _UNUSED, _LIVE),
+    "schedules.timezone": KeyUses(_LIVE, _UNUSED, _LIVE),
+    "schedules.overlap": KeyUses(_LIVE, _UNUSED, _LIVE),
+    "schedules.catch_up": KeyUses(_LIVE, _UNUSED, _LIVE),
+    "schedules.jitter": KeyUses(_LIVE, _UNUSED, _LIVE),
     # A node without a master follows its list by itself (roles.node_list_source).
     "standalone.id": _OF_PEOPLE,
     "standalone.nodes": _OF_PEOPLE,
@@ -176,6 +181,8 @@ def _shown(key: str, value: Any) -> str:
 def _plain(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(str, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {entry}' for name, entry in value.items())}}}"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

@@ -25,7 +25,7 @@ from zcrawl.text.spelling import near_names
 if TYPE_CHECKING:
     from zcrawl.config import Config, Resolved
     from zcrawl.fetch.keyring import JobRights
-    from zcrawl.model.spec import Retention
+    from zcrawl.model.spec import Retention, ScheduleDefaults
     from zcrawl.submit.output_rights import OutputRights
     from zcrawl.telemetry.logs.files import EventLog
 
@@ -157,6 +157,8 @@ class Settings(NamedTuple):
             "rights": self.job_rights(),
             "outputs": self.output_rights(),
             "retention": self.retention(),
+            "label_limits": self.config.tasks.label_limits,
+            "schedule_defaults": self.schedule_defaults(),
         }
 
     def job_rights(self) -> JobRights:
@@ -176,6 +178,12 @@ class Settings(NamedTuple):
         from zcrawl.roles.cluster import retention_defaults
 
         return retention_defaults(self.config)
+
+    def schedule_defaults(self) -> ScheduleDefaults:
+        """Return what counts for schedules of jobs that do not say it."""
+        from zcrawl.roles.cluster import schedule_defaults
+
+        return schedule_defaults(self.config)
 
     def named(self, node: str | None) -> Config:
         """Return the configuration with the node's name from a flag."""

@@ -18,6 +18,7 @@ from zcrawl.cli.base import Settings
 from zcrawl.errors import RefusedError, StoreUnavailable, UnreachableError
 from zcrawl.model.reasons.cluster import NO_SUCH_JOB, NO_SUCH_RUN
 from zcrawl.model.snapshot import EmbeddedSnapshot
+from zcrawl.model.spec import ScheduleDefaults
 from zcrawl.model.states import RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
@@ -108,8 +109,14 @@ async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
     from zcrawl.roles.embedded import EmbeddedCluster
 
     open_database(settings).close()  # a mistyped folder is an error, not a new database
-    retention, outputs = settings.retention(), settings.output_rights()
-    async with EmbeddedCluster(settings.data, 0, outputs=outputs, retention=retention) as cluster:
+    cluster = EmbeddedCluster(
+        settings.data,
+        0,
+        outputs=settings.output_rights(),
+        retention=settings.retention(),
+        schedule_defaults=settings.schedule_defaults(),
+    )
+    async with cluster:
         yield _explaining(cluster.ask)
 
 
@@ -140,8 +147,10 @@ async def jobs(settings: Settings, tag: str = "", *, archived: bool = False) -> 
         listed = store.query(ListJobs())
         assert isinstance(listed, JobList)
         visible = [job for job in listed.jobs if is_listed(job, tag, archived=archived)]
-        now = time.time()
-        return {"jobs": [stopped(job_view(job, None, None, now)) for job in visible]}
+        now, defaults = time.time(), settings.schedule_defaults()
+        return {
+            "jobs": [stopped(job_view(job, None, None, now, None, defaults)) for job in visible]
+        }
 
 
 async def job(settings: Settings, ref: str, run: int | None = None) -> dict[str, Any]:
@@ -150,7 +159,7 @@ async def job(settings: Settings, ref: str, run: int | None = None) -> dict[str,
         async with running(settings) as ask:
             return await ask("job", {"ref": ref} | ({} if run is None else {"run": run}))
     with contextlib.closing(open_database(settings)) as store:
-        return _stored_job(store, find_job(store, ref), run)
+        return _stored_job(store, find_job(store, ref), run, settings.schedule_defaults())
 
 
 async def run(settings: Settings, number: int) -> dict[str, Any]:
@@ -164,17 +173,20 @@ async def run(settings: Settings, number: int) -> dict[str, Any]:
         if not any(map(is_visible, job_list.jobs)):
             text = f"no run {number}; `zcrawl runs` lists them"
             raise RefusedError(text, code=NO_SUCH_RUN)
-        return _stored_job(store, job_list.jobs[0], number)
+        return _stored_job(store, job_list.jobs[0], number, settings.schedule_defaults())
 
 
-def _stored_job(store: Store, row: JobRow, run: int | None) -> dict[str, Any]:
+def _stored_job(
+    store: Store, row: JobRow, run: int | None, defaults: ScheduleDefaults
+) -> dict[str, Any]:
     """Return the view of a job in a data folder that nobody uses."""
     if not present_runs(row) and run is None:
-        return job_view(row, None, None, time.time())
+        return job_view(row, None, None, time.time(), None, defaults)
     shown = chosen_run(row, run)
     tallies, chain = store.query(Tallies(shown.id)), store.query(ReadChain(shown.id, MOST_CHAIN))
     assert isinstance(tallies, TallyRows) and isinstance(chain, ChainRuns)
-    return stopped(job_view(row, tallies, None, time.time(), shown)) | chain_view(chain.rows)
+    view = job_view(row, tallies, None, time.time(), shown, defaults)
+    return stopped(view) | chain_view(chain.rows)
 
 
 async def runs(settings: Settings, ref: str, limit: int) -> dict[str, Any]:
@@ -204,7 +216,8 @@ async def schedules(settings: Settings, ref: str = "", limit: int = 1) -> dict[s
             listed = store.query(ListJobs())
             assert isinstance(listed, JobList)
             rows = [row for row in listed.jobs if is_visible(row) and row.schedule_from]
-    return {"jobs": [schedule_view(row, time.time(), limit) for row in rows]}
+    now, defaults = time.time(), settings.schedule_defaults()
+    return {"jobs": [schedule_view(row, now, limit, defaults) for row in rows]}
 
 
 async def versions(settings: Settings, ref: str) -> dict[str, Any]:

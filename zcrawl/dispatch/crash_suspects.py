@@ -134,11 +134,18 @@ class Trials:
             self._take(host, row, None)
         return row
 
-    def next_row(self, host: SuspectPlace, worker: WorkerInfo) -> QueuedRow | None:
-        """Return the next suspect that this worker may get now, and reserve the worker for it."""
+    def next_row(
+        self, host: SuspectPlace, worker: WorkerInfo, full: Set[int] = frozenset()
+    ) -> QueuedRow | None:
+        """Return the next suspect that this worker may get now, and reserve the worker for it.
+
+        Suspects of the runs in `full` wait: a limit of their runs has no room.
+        """
         if worker.on_trial:
             return None
         for row in host.trials:
+            if row.run in full:
+                continue
             if not self._may_start(row.run, worker) or worker.reserved not in (0, row.seq):
                 continue
             if row.seq in self._alone:

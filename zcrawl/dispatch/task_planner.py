@@ -2,7 +2,8 @@
 
 A part of the planner. Tasks with an id instead of a URL, and starts of spiders, have the host
 NO_HOST: no owner is stored for them, and no pace delays them. So only three questions are left:
-which run is next, how many tasks its job may have at a time, and which worker has a free task slot.
+which run is next, how many tasks its job and its labels may have at a time (`label_limits`), and
+which worker has a free task slot.
 
 The run with the highest priority goes first, runs of equal priority take turns. A task goes to the
 least loaded worker that may take it. Runs wait in `_queue`. A run that cannot get a task leaves it,
@@ -14,18 +15,21 @@ and an event puts it back:
 | the workers of an old leader   | the moment by which they must have said HELLO    |
 | its operator, its max_pages    | resume, a page of max_pages given back           |
 | the `concurrency` of its job   | a task of the job leaves its worker              |
+| room under its label's limit   | the next plan in which there is room             |
 | a slot at a worker that has    | the next plan, as many runs as such workers have |
 | what the run needs             | free slots; all of them when the workers change  |
 
 If no worker at all has a free slot, all runs stay in the queue.
 
 Invariant, asserted by `check_awake`: after a plan no run has a task, a free worker that may take
-it, and room in its job. The leader never leases more tasks of a job than its `concurrency`; tasks
-that a lost worker may still run, or brings with its HELLO, can exceed it.
+it, and room in its job and its labels. The leader never leases more tasks of a job than its
+`concurrency`, and of a label than its limit; tasks that a lost worker may still run, or brings with
+its HELLO, can exceed them.
 
 After a takeover, a task of an earlier epoch may still run at a worker that has not said HELLO yet,
 and the database does not know where. So tasks that are older than the takeover wait for these
-greetings. Newer ones do not.
+greetings. Newer ones do not, unless they need a label with a limit: nobody knows yet how many tasks
+that need it are running.
 """
 
 from __future__ import annotations
@@ -33,12 +37,13 @@ from __future__ import annotations
 import enum
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from zcrawl.dispatch.crash_suspects import Trials
 from zcrawl.dispatch.gates import LeaderTables, could_start
+from zcrawl.dispatch.label_limits import LabelLimits
 from zcrawl.dispatch.placement import preference
 from zcrawl.dispatch.roster import QUICK_S, WorkerInfo
 from zcrawl.dispatch.runs import ActiveRun
@@ -53,6 +58,7 @@ class TaskGate(enum.Enum):
     INHERITED = enum.auto()  # a worker of the previous leader may still run it
     RUN = enum.auto()  # it is paused, or its last pages are in flight
     CONCURRENCY = enum.auto()  # its job has as many tasks at a time as it may
+    LABEL = enum.auto()  # a label that it needs has as many tasks at a time as it may
     NO_WORKER = enum.auto()  # no worker that takes tasks has what it needs
     SLOTS = enum.auto()  # the task slots of these workers are in use
     OPEN = enum.auto()  # no obstacle: a task can be sent
@@ -94,6 +100,8 @@ class TaskPlanner:
         self._queue: list[tuple[int, int, int]] = []  # (-priority, turn, run)
         self._turn = 0
         self._limited: dict[int, dict[int, None]] = {}  # job at its concurrency → runs that wait
+        self.labels = LabelLimits(tables)
+        self._label_waiting: dict[int, None] = {}  # runs that wait for room under such a limit
         # workers that may take the tasks of a run → runs that wait for their slots
         self._blocked: dict[frozenset[str], dict[int, None]] = {}
         self._held_until: float | None = None  # for inherited runs; None: they go on
@@ -126,6 +134,7 @@ class TaskPlanner:
     def run_ended(self, run: int) -> None:
         """Forget a run."""
         task_run = self._task_runs.pop(run, None)
+        self._label_waiting.pop(run, None)
         if task_run is not None:
             del self._of_job[task_run.job][run]
             if not self._of_job[task_run.job]:
@@ -140,6 +149,7 @@ class TaskPlanner:
 
     def lease_left(self, row: QueuedRow) -> None:
         """Note that a worker no longer holds a task."""
+        self.labels.left(row.seq)
         task_run = self._task_runs.get(row.run)
         if task_run is not None and task_run.job in self._limited:
             for run in self._limited.pop(task_run.job):
@@ -201,8 +211,10 @@ class TaskPlanner:
         """Send all tasks that can be sent now."""
         if self._held_until is not None and self._held_until <= now:
             self._release()
+        self.labels.recount()
         if self.trials:
             self._plan_trials(now)
+        self._wake_label_waiting()
         if not self._queue and not self._blocked:
             return
         self._let_quick_tasks_age(now)
@@ -227,9 +239,25 @@ class TaskPlanner:
         for worker in self._roster.workers.values():
             if not self.is_open_to(worker) or (worker.task_credit <= 0 and not worker.reserved):
                 continue
-            row = self._trials.next_row(self, worker)
+            full = {row.run for row in self.trials if self._label_gate(row.run) is not None}
+            row = self._trials.next_row(self, worker, full)
             if row is not None:
                 self._send_row(worker, row, now)
+
+    def _wake_label_waiting(self) -> None:
+        """Wake the runs whose labels have room again."""
+        for run in list(self._label_waiting):
+            if self._label_gate(run) is None:
+                del self._label_waiting[run]
+                self._wake(run)
+
+    def _label_gate(self, run: int, counts: Mapping[str, int] | None = None) -> TaskGate | None:
+        """Return what the limits of its labels say about a run; None: it may have a task."""
+        if not self.labels.labels_of(run):
+            return None
+        if self._held_until is not None:
+            return TaskGate.INHERITED
+        return TaskGate.LABEL if self.labels.obstacle(run, counts) else None
 
     def _let_quick_tasks_age(self, now: float) -> None:
         """Forget the quick tasks of intervals that are over; of both after a long pause."""
@@ -292,6 +320,9 @@ class TaskPlanner:
         if not self._has_room(run):
             self._limited.setdefault(task_run.job, {})[run] = None
             return
+        if self._label_gate(run) is not None:
+            self._label_waiting[run] = None
+            return
         worker = self._take_worker(run, free)
         if worker is None:
             active = self._runs.get(run)
@@ -309,6 +340,7 @@ class TaskPlanner:
 
     def _send_row(self, worker: WorkerInfo, row: QueuedRow, now: float) -> None:
         self._send(worker, row, now, ATTEMPT_OVERDUE if row.seq in self._overdue else "")
+        self.labels.sent(row.run, row.seq)
 
     def _take_worker(
         self, run: int, free: list[tuple[float, str, WorkerInfo]]
@@ -377,6 +409,8 @@ class TaskPlanner:
             return TaskGate.RUN
         if not self._has_room(run):
             return TaskGate.CONCURRENCY
+        if (gate := self._label_gate(run, self.labels.running())) is not None:
+            return gate
         able = [worker for id in self._able(run) if (worker := self._roster.workers[id]).usable]
         if not able:
             return TaskGate.NO_WORKER
@@ -398,6 +432,7 @@ class TaskPlanner:
 
     def check(self) -> None:
         queued = {run for _, _, run in self._queue}
+        self.labels.check()
         for run, task_run in self._task_runs.items():
             assert run in queued or not task_run.is_queued, "a run that is queued is in the queue"
 

@@ -38,6 +38,7 @@ from zcrawl.model.reasons.waiting import (
     STORING,
     SUSPECTS,
     TASK_CONCURRENCY,
+    TASK_LABEL_FULL,
     TASK_SLOTS_FULL,
     THROTTLED,
     TURN,
@@ -163,6 +164,12 @@ def task_why(run: int, planner: Planner, now: float) -> Why:
         case TaskGate.CONCURRENCY:
             most = active.spec.concurrency
             return Why(TASK_CONCURRENCY, f"concurrency limit reached: {most} tasks of the job")
+        case TaskGate.LABEL:
+            running = tasks.labels.running()
+            label = tasks.labels.obstacle(run, running)
+            most = tasks.labels.limits[label]
+            text = f"label {label}: {running[label]} of {most} tasks are running"
+            return Why(TASK_LABEL_FULL, text)
         case TaskGate.NO_WORKER:
             return _no_worker(planner, run)
         case TaskGate.SLOTS:

@@ -17,7 +17,7 @@ from zcrawl.mesh.messages import BadBody, Body, ClientRequest, LogRecords, Messa
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model.log_event import Note as Note
 from zcrawl.model.reload_report import ReloadReport
-from zcrawl.model.spec import Retention
+from zcrawl.model.spec import Retention, ScheduleDefaults
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 from zcrawl.submit.shell_rights import ShellRights
@@ -114,6 +114,18 @@ class RetentionChanged(msgspec.Struct, frozen=True):
     retention: Retention
 
 
+class LabelLimitsChanged(msgspec.Struct, frozen=True):
+    """The configuration allows other numbers of tasks for labels now."""
+
+    limits: dict[str, int]  # label → tasks at a time that need it
+
+
+class ScheduleDefaultsChanged(msgspec.Struct, frozen=True):
+    """The configuration has other defaults now, of jobs whose [schedule] does not say it."""
+
+    defaults: ScheduleDefaults
+
+
 class ConfigReloaded(msgspec.Struct, frozen=True):
     """This process has read its configuration again, as the leader asked."""
 
@@ -140,6 +152,8 @@ MasterEvent: TypeAlias = (
     | LinesLogged
     | RightsChanged
     | RetentionChanged
+    | LabelLimitsChanged
+    | ScheduleDefaultsChanged
     | ConfigReloaded
     | MasterTicked
 )

@@ -45,6 +45,7 @@ from zcrawl.model.reasons.cluster import RUN_IS_ALIVE
 from zcrawl.model.rows import DefinitionRow, HeldSubmission
 from zcrawl.model.spec import Schedule
 from zcrawl.model.states import JobState, RunCause
+from zcrawl.schedule.defaults import filled
 from zcrawl.schedule.dependencies import END, OUTCOMES, FinishedRun, firings
 from zcrawl.schedule.durations import parse_duration
 from zcrawl.schedule.jitter import start_of
@@ -115,7 +116,7 @@ class Firing:
         from zcrawl.schedule.timetable import timetable
 
         try:
-            schedule = schedule_of(row.spec)
+            schedule = filled(schedule_of(row.spec), self._state.schedule_defaults)
             times = timetable(schedule, row.created_at)
             jitter = parse_duration("schedule.jitter", schedule.jitter) if schedule.jitter else 0
         except JobError as error:  # another version accepted it
@@ -129,6 +130,11 @@ class Firing:
         for parent in schedule.after:
             self._children[parent.job].add(row.id)
         self._look_at = now
+
+    def defaults_changed(self, now: float, effects: MasterEffects) -> None:
+        """Compute all due times anew, by other defaults."""
+        for job in list(self._jobs.values()):
+            self.put(job.row, now, effects)
 
     def _forget(self, id: int) -> None:
         job = self._jobs.pop(id, None)

@@ -55,6 +55,7 @@ from zcrawl.mesh.messages import (
 )
 from zcrawl.model.reasons.cluster import NO_LEADER
 from zcrawl.model.snapshot import PublishedSnapshot
+from zcrawl.model.spec import ScheduleDefaults
 from zcrawl.model.vitals import Vitals
 from zcrawl.store.queries import QueryOutcome
 
@@ -65,8 +66,15 @@ MOST_WAITING = 10_000
 
 
 class Follower:
-    def __init__(self, me: str, catalogue: Catalogue, mishaps: Mishaps | None = None) -> None:
+    def __init__(
+        self,
+        me: str,
+        catalogue: Catalogue,
+        mishaps: Mishaps | None = None,
+        schedule_defaults: ScheduleDefaults | None = None,
+    ) -> None:
         self.me = me
+        self.schedule_defaults = schedule_defaults or ScheduleDefaults()
         self.leader = ""
         self.epoch = 0
         self.heard_at = float("-inf")  # the leader's last BEAT
@@ -199,6 +207,7 @@ class Follower:
         utc: float,
         effects: MasterEffects,
     ) -> None:
+        pending.schedule_defaults = self.schedule_defaults
         try:
             next_step = reads.proceed(pending, outcome, lambda run: None, utc)
         except Exception as error:  # refused by its name, or as a bug of ours

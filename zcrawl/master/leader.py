@@ -80,6 +80,7 @@ from zcrawl.model.log_event import (
 )
 from zcrawl.model.rows import Refilled
 from zcrawl.model.snapshot import ClusterSnapshot
+from zcrawl.model.spec import ScheduleDefaults
 from zcrawl.model.states import JobState, RunState
 from zcrawl.model.vitals import Vitals
 from zcrawl.store.commands import (
@@ -287,6 +288,14 @@ class Leader:
                 pass  # `Master` handles Elected and Deposed
         if effects:
             self.state.watch.publish_notes(effects, self.state.utc(now))
+        return effects
+
+    def schedule_by(self, defaults: ScheduleDefaults, now: float) -> MasterEffects:
+        """Compute the due times of all jobs by other defaults."""
+        effects: MasterEffects = []
+        self.state.schedule_by(defaults)
+        self.firing.defaults_changed(now, effects)
+        self.state.watch.publish_notes(effects, self.state.utc(now))
         return effects
 
     def next_wakeup(self, now: float) -> float:

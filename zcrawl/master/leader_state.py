@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -30,7 +30,7 @@ from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain, RunConfigs
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunRow
-from zcrawl.model.spec import JobSpec, Retention
+from zcrawl.model.spec import JobSpec, Retention, ScheduleDefaults
 from zcrawl.result.receive import Receiver
 from zcrawl.standalone.shares import Shares
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
@@ -114,6 +114,7 @@ class LeaderState:
         self.shell = NO_COMMANDS  # commands that jobs may run
         self.outputs = OutputRights()  # where jobs may have their items written
         self.retention = Retention()  # of jobs that have no rules of their own
+        self.schedule_defaults = ScheduleDefaults()  # of jobs that do not say it
         self.shares: Shares | None = None  # of a standalone node; None: all is this leader's
         self.watch = Watch(me)
         self.reloads = Reloads()
@@ -152,6 +153,8 @@ class LeaderState:
         mishaps: Mishaps,
         outputs: OutputRights,
         retention: Retention,
+        schedule_defaults: ScheduleDefaults,
+        label_limits: Mapping[str, int],
         *,
         vouches: bool,
         fires: bool,
@@ -163,11 +166,21 @@ class LeaderState:
         self.mishaps = mishaps
         self.outputs = outputs
         self.retention = retention
+        self.schedule_defaults = schedule_defaults
+        self.limit_labels(label_limits)
         self.vouches = vouches
 
     def keep_runs(self, retention: Retention) -> None:
         """Set which runs are kept of jobs that do not say it."""
         self.retention = retention
+
+    def limit_labels(self, limits: Mapping[str, int]) -> None:
+        """Set how many tasks at a time may need a label."""
+        self.planner.tasks.labels.change(limits)
+
+    def schedule_by(self, defaults: ScheduleDefaults) -> None:
+        """Set what counts for schedules of jobs that do not say it."""
+        self.schedule_defaults = defaults
 
     def own(self, links: tuple[NewLink, ...]) -> tuple[NewLink, ...]:
         """Return links with the reason to skip those that another standalone node owns."""

@@ -11,6 +11,7 @@ stamps every message; a leader that lost the lock in its sleep is stopped by the
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Any
 
 from zcrawl.errors import CommitUnknown, RefusedError, StoreError
@@ -29,6 +30,7 @@ from zcrawl.master.events import (
     Deposed,
     Elected,
     Execute,
+    LabelLimitsChanged,
     LeadershipBegan,
     MasterEffects,
     MasterEvent,
@@ -40,6 +42,7 @@ from zcrawl.master.events import (
     ReplyTo,
     RetentionChanged,
     RightsChanged,
+    ScheduleDefaultsChanged,
     StepDown,
     TakeoverFailed,
 )
@@ -48,7 +51,7 @@ from zcrawl.master.leader import Leader
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import MESSAGE_IGNORED, TAKEOVER_FAILED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
-from zcrawl.model.spec import Retention
+from zcrawl.model.spec import Retention, ScheduleDefaults
 from zcrawl.standalone.shares import Shares
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
@@ -79,6 +82,8 @@ class Master:
         fires: bool = True,
         outputs: OutputRights | None = None,
         retention: Retention | None = None,
+        label_limits: Mapping[str, int] | None = None,
+        schedule_defaults: ScheduleDefaults | None = None,
         shares: Shares | None = None,
     ) -> None:
         """Without `outputs`, jobs may write to the outputs folder only; without `retention`, jobs
@@ -89,6 +94,8 @@ class Master:
         self._fires = fires  # schedules start runs (master.firing)
         self._outputs = outputs or OutputRights()
         self._retention = retention or Retention()
+        self._label_limits = dict(label_limits or {})
+        self._schedule_defaults = schedule_defaults or ScheduleDefaults()
         self._allow_code = allow_code  # jobs may bring a spider's file (submit.code)
         self._shell = shell  # commands that jobs may run
         self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
@@ -96,7 +103,7 @@ class Master:
         self.leader: Leader | None = None
         self.catalogue: Catalogue = Catalogue()
         self.mishaps = Mishaps()
-        self.follower = Follower(me, self.catalogue, self.mishaps)
+        self.follower = Follower(me, self.catalogue, self.mishaps, self._schedule_defaults)
         self._seen_slots = seen_slots
         self._elected: Elected | None = None
         self._takeover: TakeOver | None = (
@@ -140,6 +147,16 @@ class Master:
                 self._retention = retention
                 if self.leader is not None:
                     self.leader.state.keep_runs(retention)
+                return []
+            case LabelLimitsChanged(limits):
+                self._label_limits = limits
+                if self.leader is not None:
+                    self.leader.state.limit_labels(limits)
+                return []
+            case ScheduleDefaultsChanged(defaults):
+                self._schedule_defaults = self.follower.schedule_defaults = defaults
+                if self.leader is not None:
+                    return self.leader.schedule_by(defaults, now)
                 return []
             case ClientAsked() if (refused := rights.refusal(event)) is not None:
                 return refused
@@ -238,6 +255,8 @@ class Master:
             self.mishaps,
             self._outputs,
             self._retention,
+            self._schedule_defaults,
+            self._label_limits,
             vouches=self._vouches,
             fires=self._fires,
             shares=self._shares,

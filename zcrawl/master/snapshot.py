@@ -19,7 +19,7 @@ from zcrawl.frontier.frontier import LaneKey
 from zcrawl.master.commits import Commits
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.unplaced import unplaced_runs
-from zcrawl.model.reasons.waiting import AWAY, HOURS, IDLE, INHERITED, RETRY
+from zcrawl.model.reasons.waiting import AWAY, HOURS, IDLE, INHERITED, RETRY, TASK_LABEL_FULL
 from zcrawl.model.reasons.waiting import NO_WORKER as NO_WORKER_CODE
 from zcrawl.model.rows import RunRow
 from zcrawl.model.snapshot import (
@@ -183,7 +183,8 @@ def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
 
 
 def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int, str]:
-    """Return runs with nothing in flight because of their hosts, with the first host's reason.
+    """Return runs with nothing in flight because of their hosts, with the first host's reason, and
+    runs whose labels have no room.
 
     A run with a host that only waits for its pace is not held up.
     """
@@ -213,6 +214,13 @@ def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int,
             reasons.setdefault(run, f"waiting: {reason.text}")
         elif reason.code != IDLE:
             reasons.pop(run, None)
+    # Said also of a run with tasks in flight: its other tasks may wait for those of other jobs.
+    tasks = state.planner.tasks
+    for run in tasks.runs if tasks.labels.limits else ():
+        if run not in waits and tasks.labels.labels_of(run):
+            reason = task_why(run, state.planner, now)
+            if reason.code == TASK_LABEL_FULL:
+                reasons[run] = f"waiting: {reason.text}"
     return reasons
 
 

@@ -300,16 +300,25 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When the job runs by itself. At most one of `cron`, `every` and `at` is given."""
 
     cron: str = ""
-    timezone: str = "UTC"  # of `cron`, and of times without an offset
+    timezone: str = ""  # of `cron`, and of times without an offset; empty: the masters' default
     every: str = ""  # a duration: 90s, 15m, 1h30m, 2d
     at: str = ""  # one time: 2026-12-01T03:00
     start: str = ""  # no due time before it
     end: str = ""  # no due time after it
     jitter: str = ""  # a duration; each run starts up to that much later than it is due
-    overlap: str = ""  # skip | queue | cancel | allow; empty: skip, and `queue` for parents
-    catch_up: str = "none"  # none | last | all: due times that nobody was there for
+    overlap: str = ""  # skip | queue | cancel | allow; empty: the masters' default
+    catch_up: str = ""  # none | last | all: due times nobody was there for; empty: the default
     after: tuple[After, ...] = ()
     after_mode: str = "all"  # all | any
+
+
+class ScheduleDefaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the masters' configuration says for jobs whose [schedule] does not say it."""
+
+    timezone: str = "UTC"
+    overlap: str = ""  # empty: skip, and `queue` for parents
+    catch_up: str = "none"
+    jitter: str = ""  # a job's `every` limits it
 
 
 class SeedsFrom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

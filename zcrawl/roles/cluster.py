@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zcrawl.coord.ports import Coordinator, MemberRole, Sighting
     from zcrawl.fetch.keyring import JobRights
     from zcrawl.mesh.security import MeshKeys
-    from zcrawl.model.spec import Retention
+    from zcrawl.model.spec import Retention, ScheduleDefaults
     from zcrawl.store.ports import Store
 
 
@@ -106,6 +106,13 @@ def retention_defaults(config: Config) -> Retention:
 
     section = config.retention
     return Retention(section.keep_runs or None, section.keep_days or None, section.archive)
+
+
+def schedule_defaults(config: Config) -> ScheduleDefaults:
+    """Return what counts for schedules of jobs that do not say it."""
+    from zcrawl.model.spec import ScheduleDefaults
+
+    return ScheduleDefaults(**msgspec.structs.asdict(config.schedules))
 
 
 async def find_masters(config: Config) -> list[Endpoints]:

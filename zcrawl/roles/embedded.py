@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import gc
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,12 +29,12 @@ from zcrawl.model.log_event import SETTINGS_NOT_KEPT
 from zcrawl.model.reasons.cluster import NO_LEADER, WORKERS_FAIL
 from zcrawl.model.reload_report import ReloadReport
 from zcrawl.model.snapshot import EmbeddedSnapshot, OutputTrouble, OutputTroubles
-from zcrawl.model.spec import Retention
+from zcrawl.model.spec import Retention, ScheduleDefaults
 from zcrawl.model.states import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
-from zcrawl.roles.cluster import job_rights, retention_defaults
+from zcrawl.roles.cluster import job_rights, retention_defaults, schedule_defaults
 from zcrawl.roles.task_slots import default_task_slots
 from zcrawl.roles.vouching import Vouching
 from zcrawl.roles.worker_files import SETTINGS, SettingsFile, SettingsNote, live_settings
@@ -81,6 +81,8 @@ class EmbeddedCluster:
         rights: JobRights = OWNER,
         outputs: OutputRights | None = None,
         retention: Retention | None = None,
+        label_limits: Mapping[str, int] | None = None,
+        schedule_defaults: ScheduleDefaults | None = None,
         stuck_after: float = STUCK_CPU_S,
         blobs: str = "",
         pause_unfinished: bool = False,
@@ -107,6 +109,8 @@ class EmbeddedCluster:
         self._rights = rights
         self._output_rights = outputs or OutputRights(owner=True)
         self._retention = retention or Retention()
+        self._label_limits = dict(label_limits or {})
+        self._schedule_defaults = schedule_defaults
         self._pause_unfinished = pause_unfinished
         self._fires = fires  # schedules start runs
         self._takeover_timeout_s = takeover_timeout_s
@@ -234,6 +238,8 @@ class EmbeddedCluster:
                 fires=self._fires,
                 outputs=self._output_rights,
                 retention=self._retention,
+                label_limits=self._label_limits,
+                schedule_defaults=self._schedule_defaults,
                 shares=self._shares,
             ),
             mesh,
@@ -337,6 +343,7 @@ class EmbeddedCluster:
         self._log.configure(as_text=False, level=config.log.level)
         self._output_rights.allow(config.outputs.allow)
         self._keep_runs(retention_defaults(config))
+        self._plan_by(config)
         self._spec = {
             **self._spec,
             "slots": worker.slots,
@@ -368,6 +375,16 @@ class EmbeddedCluster:
             return  # it starts with these values
         self._master.handle(RetentionChanged(retention))
         self._removing.configure(retention)
+
+    def _plan_by(self, config: Config) -> None:
+        from zcrawl.master.events import LabelLimitsChanged, ScheduleDefaultsChanged
+
+        self._label_limits = config.tasks.label_limits
+        self._schedule_defaults = schedule_defaults(config)
+        if self._master is None:
+            return  # it starts with these values
+        self._master.handle(LabelLimitsChanged(self._label_limits))
+        self._master.handle(ScheduleDefaultsChanged(self._schedule_defaults))
 
     def _archive_places(self, retention: Retention) -> ArchivePlaces:
         from zcrawl.master.driver.archive import archive_places

@@ -125,6 +125,8 @@ class MasterNode:
                     shell=of_masters(self._config.cluster.allow_shell),
                     outputs=self._rights,
                     retention=defaults,
+                    label_limits=self._config.tasks.label_limits,
+                    schedule_defaults=cluster.schedule_defaults(self._config),
                 ),
                 self._mesh,
                 store,
@@ -272,6 +274,9 @@ class MasterNode:
             )
             defaults = cluster.retention_defaults(config)
             self._master.handle(m.RetentionChanged(defaults))
+            self._master.handle(m.LabelLimitsChanged(config.tasks.label_limits))
+            schedules = cluster.schedule_defaults(config)
+            self._master.handle(m.ScheduleDefaultsChanged(schedules))
             self._retention.configure(defaults)
 
     def _archive_places(self, defaults: Retention) -> ArchivePlaces:

@@ -71,7 +71,7 @@ class Timetable(msgspec.Struct, frozen=True):
 def timetable(schedule: Schedule, created_at: float) -> Timetable:
     """Return the due times of a job that was created at `created_at`; JobError if it has none that
     make sense."""
-    zone = zone_of(schedule.timezone)
+    zone = zone_of(schedule.timezone or "UTC")
     start = parse_moment("schedule.start", schedule.start, zone) if schedule.start else -NEVER
     return Timetable(
         zone,

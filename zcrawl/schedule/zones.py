@@ -41,12 +41,12 @@ def zone_names() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def zone_of(name: str) -> ZoneInfo:
-    """Return the zone; JobError with the most similar name if it does not exist."""
+def zone_of(name: str, key: str = "schedule.timezone") -> ZoneInfo:
+    """Return the zone; JobError with `key` and the most similar name if it does not exist."""
     # Looked up in the list first: `ZoneInfo` also takes names of other files beside the zones.
     if name not in zone_names():
         raise JobError(
-            f"schedule.timezone {name[:100]!r} does not exist{_hint(name)}; use a name of the IANA "
+            f"{key} {name[:100]!r} does not exist{_hint(name)}; use a name of the IANA "
             "database, such as Europe/Berlin or UTC",
             code=BAD_SCHEDULE,
         )

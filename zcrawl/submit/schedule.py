@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from zcrawl.errors import JobError
 from zcrawl.model.reasons.usage import BAD_DEPENDENCY, BAD_SCHEDULE
-from zcrawl.model.spec import JobSpec, Schedule, SeedsFrom
+from zcrawl.model.spec import JobSpec, Schedule, ScheduleDefaults, SeedsFrom
 from zcrawl.schedule.dependencies import MODES, OUTCOMES, circle_text, cycle_with
 from zcrawl.schedule.overlap import OVERLAPS
 from zcrawl.text.spelling import near_names
@@ -51,7 +51,7 @@ def check_schedule(spec: JobSpec) -> None:
     from zcrawl.schedule.catch_up import CATCH_UPS  # 5 ms of a start: cronsim and the zones
 
     _one_of("overlap", schedule.overlap or OVERLAPS[0], OVERLAPS)
-    _one_of("catch_up", schedule.catch_up, CATCH_UPS)
+    _one_of("catch_up", schedule.catch_up or CATCH_UPS[0], CATCH_UPS)
     _one_of("after_mode", schedule.after_mode, MODES)
     _check_after(spec.name, schedule)
     _check_times(schedule)
@@ -106,6 +106,19 @@ def _check_times(schedule: Schedule) -> None:
         raise _bad(
             f"schedule.at is {schedule.at!r}, which is not between schedule.start and schedule.end"
         )
+
+
+def check_defaults(defaults: ScheduleDefaults) -> None:
+    """Raise JobError for a configuration whose `[schedules]` makes no sense."""
+    from zcrawl.schedule.catch_up import CATCH_UPS
+    from zcrawl.schedule.durations import parse_duration
+    from zcrawl.schedule.zones import zone_of
+
+    zone_of(defaults.timezone, "schedules.timezone")
+    _one_of("overlap", defaults.overlap or OVERLAPS[0], OVERLAPS, "schedules")
+    _one_of("catch_up", defaults.catch_up, CATCH_UPS, "schedules")
+    if defaults.jitter and parse_duration("schedules.jitter", defaults.jitter) > LONGEST_JITTER_S:
+        raise _bad(f"schedules.jitter is {defaults.jitter!r}; it can be at most 1d")
 
 
 def check_future(schedule: Schedule, now: float) -> None:
@@ -197,9 +210,9 @@ def check_parents(
         )
 
 
-def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
+def _one_of(key: str, value: str, choices: tuple[str, ...], section: str = "schedule") -> None:
     if value not in choices:
-        raise _bad(f"schedule.{key} is {value!r}; use one of {', '.join(choices)}")
+        raise _bad(f"{section}.{key} is {value!r}; use one of {', '.join(choices)}")
 
 
 def _bad(message: str) -> JobError:

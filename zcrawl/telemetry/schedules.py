@@ -13,8 +13,9 @@ import msgspec
 
 from zcrawl.errors import JobError
 from zcrawl.model.rows import HeldSubmission, RunRow
-from zcrawl.model.spec import UNREADABLE, Schedule
+from zcrawl.model.spec import UNREADABLE, Schedule, ScheduleDefaults
 from zcrawl.model.states import JobState
+from zcrawl.schedule.defaults import filled, left_open
 from zcrawl.schedule.dependencies import SUCCESS
 from zcrawl.schedule.overlap import DEFAULT_FOR_DUE_TIMES, DEFAULT_FOR_PARENTS
 from zcrawl.store.queries import ChainRun, JobRow
@@ -24,9 +25,15 @@ from zcrawl.telemetry.times import iso
 NEXT_DUE_TIMES: Final = 3  # in the view of a job
 
 
-def schedule_view(job: JobRow, now: float, limit: int) -> dict[str, Any]:
-    """Return when a job runs by itself, with its next due times; none while it is not active."""
-    schedule = schedule_of(job.spec)
+def schedule_view(
+    job: JobRow, now: float, limit: int, defaults: ScheduleDefaults
+) -> dict[str, Any]:
+    """Return when a job runs by itself, with its next due times; none while it is not active.
+
+    `defaults` has the names of the keys that the job leaves open.
+    """
+    given = schedule_of(job.spec)
+    schedule = filled(given, defaults)
     default = DEFAULT_FOR_DUE_TIMES if times_text(schedule) else DEFAULT_FOR_PARENTS
     return {
         "job": job.id,
@@ -37,6 +44,7 @@ def schedule_view(job: JobRow, now: float, limit: int) -> dict[str, Any]:
         "jitter": schedule.jitter,
         "overlap": schedule.overlap or default,
         "catch_up": schedule.catch_up,
+        "defaults": left_open(given),
         "after": [
             parent.job if parent.on == SUCCESS else f"{parent.job} ({parent.on})"
             for parent in schedule.after
@@ -45,7 +53,7 @@ def schedule_view(job: JobRow, now: float, limit: int) -> dict[str, Any]:
         "held": iso(job.due_held or 0.0),
         "held_submission": held_view(job.held),
         "note": job.due_note,
-        "next": [iso(due) for due in next_due_times(job, now, limit)],
+        "next": [iso(due) for due in next_due_times(job, schedule, now, limit)],
     }
 
 
@@ -71,14 +79,14 @@ def times_text(schedule: Schedule) -> str:
     )
 
 
-def next_due_times(job: JobRow, now: float, limit: int) -> list[float]:
+def next_due_times(job: JobRow, schedule: Schedule, now: float, limit: int) -> list[float]:
     """Return the next due times of an active job, without their jitter."""
     if job.state is not JobState.ACTIVE or not job.schedule_from:
         return []
     from zcrawl.schedule.timetable import due_after, timetable  # 5 ms of a start without it
 
     try:
-        times = timetable(schedule_of(job.spec), job.created_at)
+        times = timetable(schedule, job.created_at)
     except JobError:  # another version stored it; the leader says so in its log
         return []
     due: list[float] = []

@@ -17,7 +17,7 @@ from zcrawl.errors import RefusedError
 from zcrawl.model.reasons.cluster import NO_SUCH_RUN
 from zcrawl.model.rows import JobVersion, RunRow
 from zcrawl.model.snapshot import RunView
-from zcrawl.model.spec import UNREADABLE
+from zcrawl.model.spec import UNREADABLE, ScheduleDefaults
 from zcrawl.model.states import JobState, RunState
 from zcrawl.store.queries import JobRow, OutputFact, RemovableRun, TallyRows
 from zcrawl.submit.differences import changes
@@ -105,6 +105,7 @@ def job_view(
     live: LiveRun | None,
     now: float,
     run: RunRow | None = None,
+    defaults: ScheduleDefaults | None = None,
 ) -> dict[str, Any]:
     """Return the view of a job and one of its runs, by default the newest; `runs` has the counters
     of all runs, newest first."""
@@ -130,7 +131,11 @@ def job_view(
         "cause": str(shown.cause) if shown else "",
         "due_at": iso(shown.due_at or 0.0) if shown else None,
         "params": params_of(shown) if shown else {},
-        "schedule": schedule_view(job, now, NEXT_DUE_TIMES) if job.schedule_from else None,
+        "schedule": (
+            schedule_view(job, now, NEXT_DUE_TIMES, defaults or ScheduleDefaults())
+            if job.schedule_from
+            else None
+        ),
         "shares": by_count(tallies.workers),
         "started_at": iso(shown.started_at) if shown else None,
         "ended_at": iso(shown.ended_at) if shown else None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zcrawl.master.master import Master
 from zcrawl.mesh.messages import Beat, Body, Stale
 from zcrawl.model.reasons.cluster import STALE_EPOCH
 from zcrawl.testing.processes import Process, SimMaster, SimWorker
@@ -84,7 +83,7 @@ class Chaos:
         process.writing = False
 
         def restart() -> None:
-            process.machine = Master(process.name, seen_slots=64)
+            process.begin_process()
             self._begin(process)
 
         self._world.at(away_s + self._world.rng.uniform(0.1, 3.0), restart)

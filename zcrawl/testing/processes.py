@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from zcrawl.master.master import Master
 from zcrawl.store.commands import Command
@@ -22,11 +22,16 @@ class Process:
 
 
 class SimMaster(Process):
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, label_limits: Mapping[str, int] | None = None) -> None:
         super().__init__(name)
-        self.machine = Master(name, seen_slots=64)
+        self._label_limits = label_limits
+        self.begin_process()
         self.writing = False
         self.commands: list[Command] = []
+
+    def begin_process(self) -> None:
+        """Start a process of this master."""
+        self.machine = Master(self.name, seen_slots=64, label_limits=self._label_limits)
 
 
 class SimWorker(Process):

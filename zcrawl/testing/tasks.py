@@ -173,7 +173,14 @@ class SimTasks:
 
     def most_at_a_time(self, run: int) -> int:
         """Return how many tasks of a run ran at the same time."""
-        visits = [visit for visit in self.visits if visit.run == run]
+        return self._most([visit for visit in self.visits if visit.run == run])
+
+    def most_with_label(self, label: str) -> int:
+        """Return how many tasks of jobs that need a label ran at the same time."""
+        runs = {run for run, job in self.runs.items() if label in job.spec.placement.require}
+        return self._most([visit for visit in self.visits if visit.run in runs])
+
+    def _most(self, visits: list[Visit]) -> int:
         return max(
             sum(
                 other.started <= visit.started + SLACK_S

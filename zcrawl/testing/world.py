@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from zcrawl.errors import StoreError, StoreUnavailable
 from zcrawl.master import events as m
@@ -61,6 +61,7 @@ class World:
         recrawl: Recrawl | None = None,
         tasks: tuple[TaskJob, ...] = (),
         labels: tuple[tuple[str, ...], ...] = (),
+        label_limits: Mapping[str, int] | None = None,
     ) -> None:
         self.rng = random.Random(seed)
         self.faults = faults
@@ -70,7 +71,9 @@ class World:
         self.store = FakeStore()
         self.web = FakeWeb(self.rng, pages, hosts, killers=faults.killers, poison=faults.poison)
         self.web.moves_at = self.now + 20.0
-        self.masters = {f"m{n}": SimMaster(f"m{n}") for n in range(masters)}
+        self.masters = {
+            name: SimMaster(name, label_limits) for name in (f"m{n}" for n in range(masters))
+        }
         self.workers = {
             f"w{n}": SimWorker(f"w{n}", labels[n] if n < len(labels) else ())
             for n in range(workers)

@@ -25,7 +25,7 @@ from zcrawl.cli.main import run
 from zcrawl.errors import RefusedError
 from zcrawl.fetch.keyring import JobRights
 from zcrawl.model.snapshot import EmbeddedSnapshot
-from zcrawl.model.spec import Retention
+from zcrawl.model.spec import Retention, ScheduleDefaults
 from zcrawl.roles import client, embedded, offline
 from zcrawl.runtime import loop, nursery
 
@@ -180,6 +180,7 @@ def test_a_crawl_starts_a_cluster_in_the_data_folder(
     rights = {"rights": JobRights(owner=True), "outputs": options["outputs"]}
     assert rights["outputs"].owner
     more = {"pause_unfinished": True, "nursery": 2, "blobs": blobs, "retention": Retention()}
+    more |= {"label_limits": {}, "schedule_defaults": ScheduleDefaults()}
     assert options == {**limits, **rights, **more}
     spec = world.requests[0][1]["spec"]
     assert spec["scope"]["max_depth"] == 3

@@ -11,10 +11,11 @@ import pytest
 from tests.unit.desk_tools import answer
 from tests.unit.machine_tools import NO_PACE, UTC, LeaderStory, result_of
 from zcrawl.errors import Fenced
+from zcrawl.master.events import ScheduleDefaultsChanged
 from zcrawl.master.feeding import LEAST_ITEMS
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import Reply
-from zcrawl.model.spec import After, Fetch, JobSpec, Schedule, SeedsFrom
+from zcrawl.model.spec import After, Fetch, JobSpec, Schedule, ScheduleDefaults, SeedsFrom
 from zcrawl.model.states import RunState
 from zcrawl.schedule.jitter import start_of
 from zcrawl.store.commands import AdmitFed, Command, FireJob, SubmitJob
@@ -713,6 +714,54 @@ def test_the_views_say_when_a_job_runs_next() -> None:
     assert (view["state"], view["next"]) == ("paused", [])
     assert answer(story, "job", ref="nightly")["schedule"]["times"] == "every 10s"
     assert answer(story, "job", ref="plain")["schedule"] is None
+
+
+def test_other_defaults_change_the_next_due_times_at_once() -> None:
+    """Of jobs that leave the key open, and in what they show. The stored job stays as it is."""
+    story = LeaderStory().elect()
+    store(story, schedule=Schedule(cron="0 3 * * *"))
+    store(story, "own", schedule=Schedule(cron="0 3 * * *", timezone="UTC"))
+    story.tick()
+    assert story.leader.firing.next_wakeup() > story.now + 1_000
+    story.handle(ScheduleDefaultsChanged(ScheduleDefaults("Pacific/Auckland", catch_up="last")))
+    assert story.leader.firing.next_wakeup() <= story.now
+    story.tick()
+    views = {view["name"]: view for view in answer(story, "schedule")["jobs"]}
+    assert views["nightly"]["next"] == ["2023-11-15T14:00:00.000Z"]
+    assert views["own"]["next"] == ["2023-11-15T03:00:00.000Z"]
+    assert views["nightly"]["timezone"] == "Pacific/Auckland"
+    assert views["nightly"]["defaults"] == ["timezone", "jitter", "overlap", "catch_up"]
+    assert views["own"]["defaults"] == ["jitter", "overlap", "catch_up"]
+    shown = answer(story, "job", ref="nightly")["schedule"]
+    assert (shown["timezone"], shown["catch_up"]) == ("Pacific/Auckland", "last")
+    (row,) = (job for job in story.store.tables.jobs.values() if job.name == "nightly")
+    assert from_json(row.spec).schedule == Schedule(cron="0 3 * * *")
+
+
+def test_a_default_overlap_and_catch_up_count_when_a_run_is_due() -> None:
+    """And the same defaults count again under a new epoch of this master."""
+    story = LeaderStory().elect()
+    store(story, schedule=timed())
+    story.handle(ScheduleDefaultsChanged(ScheduleDefaults(overlap="allow", catch_up="all")))
+    story.wait(21)
+    assert due(story) == [10, 20]
+    story.handle(ScheduleDefaultsChanged(ScheduleDefaults()))
+    story.wait(10)
+    assert due(story) == [10, 20]
+    assert "was skipped" in note(story)
+
+
+def test_a_submission_is_checked_by_the_defaults() -> None:
+    """A time without an offset is past or not by the default zone."""
+    story = LeaderStory().elect()
+    past = Schedule(at="2023-11-15T01:00")  # the story begins at 22:15 UTC the day before
+    story.handle(ScheduleDefaultsChanged(ScheduleDefaults("Pacific/Auckland")))
+    spec = JobSpec("once", seeds=("http://a.test/",), politeness=NO_PACE, schedule=past)
+    reply = story.ask("submit", spec=msgspec.to_builtins(spec), mode="new", seeds=[], no_run=True)
+    assert reply is not None
+    assert reply.data["code"] == "bad_schedule"
+    story.handle(ScheduleDefaultsChanged(ScheduleDefaults()))
+    store(story, "once", schedule=past)
 
 
 def test_a_crawl_starts_nothing_by_itself() -> None:

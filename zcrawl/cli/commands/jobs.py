@@ -177,7 +177,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
 def _schedule_lines(view: dict[str, Any]) -> dict[str, object]:
     """When the job runs by itself, what this run was given, and the chain that it is part of. A
     master of an older version sends none of it."""
-    from zcrawl.cli.commands.schedule import held_text, when, why_none
+    from zcrawl.cli.commands.schedule import held_text, marked, when, why_none
 
     lines: dict[str, object] = {}
     schedule = view.get("schedule")
@@ -186,6 +186,10 @@ def _schedule_lines(view: dict[str, Any]) -> dict[str, object]:
         lines["next"] = ", ".join(schedule["next"]) or (
             why_none(schedule) if view["job_state"] != "active" else ""
         )
+        for key in ("overlap", "catch_up", "jitter"):
+            value = schedule.get(key)
+            shown = value and (key == "overlap" or schedule["times"])
+            lines[key.replace("_", " ")] = value + marked(schedule, key) if shown else ""
         lines["held"] = held_text(schedule)
         lines["last not started"] = schedule["note"]
     started = view.get("cause", "submitted")

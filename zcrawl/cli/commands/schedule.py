@@ -12,6 +12,8 @@ import click
 
 from zcrawl.cli.base import Command, Group, Settings, common
 
+HEADS = ("job", "name", "state", "when", "overlap", "catch up", "next", "note")
+
 
 @click.group("schedule", cls=Group)
 def schedule_command() -> None:
@@ -37,13 +39,14 @@ def list_command(settings: Settings) -> int:
             view["name"],
             view["state"],
             when(view),
-            view["overlap"],
+            view["overlap"] + marked(view, "overlap"),
+            view["catch_up"] + marked(view, "catch_up"),
             view["next"][0] if view["next"] else "",
             "; ".join(filter(None, (held_text(view), view["note"]))),
         ]
         for view in views
     ]
-    output.table(("job", "name", "state", "when", "overlap", "next", "note"), rows, right=("job",))
+    output.table(HEADS, rows, right=("job",))
     if not views:
         output.note(f"no job in {settings.place} has a [schedule]")
     return 0
@@ -78,7 +81,8 @@ def next_command(settings: Settings, ref: str, count: int) -> int:
 
 def when(view: dict[str, Any]) -> str:
     """Return when a job runs by itself: `cron 0 3 * * * (Europe/Berlin), after lists`."""
-    zone = f" ({view['timezone']})" if view["times"] and view["timezone"] != "UTC" else ""
+    shown = view["times"] and view["timezone"] != "UTC"
+    zone = f" ({view['timezone']}{marked(view, 'timezone', ', ')})" if shown else ""
     word = " and " if view["after_mode"] == "all" else " or "
     after = f"after {word.join(view['after'])}" if view["after"] else ""
     return ", ".join(filter(None, (view["times"] + zone, after)))
@@ -92,6 +96,14 @@ def held_text(view: dict[str, Any]) -> str:
         by = f" by {held['by']}" if held["by"] else ""
         return f"run {held['run']}, submitted{by} at {held['at']}, is held"
     return f"the run due at {view['held']} is held" if view["held"] else ""
+
+
+def marked(view: dict[str, Any], key: str, before: str = " (") -> str:
+    """Return ` (default)` if the job leaves a key open. A master of an older version does not say
+    which keys those are."""
+    if key not in view.get("defaults", ()):
+        return ""
+    return f"{before}default" + (")" if before.endswith("(") else "")
 
 
 def why_none(view: dict[str, Any]) -> str:

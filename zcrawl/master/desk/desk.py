@@ -232,6 +232,7 @@ class Desk:
                 handler.continue_with(self)(pending, outcome, now, effects)
                 return
             live = functools.partial(live_run, self._state, now=now)
+            pending.schedule_defaults = self._state.schedule_defaults
             next_step = reads.proceed(pending, outcome, live, self._state.utc(now))
             if isinstance(next_step, dict):
                 self._requests.reply(pending, next_step, effects)

@@ -20,6 +20,7 @@ from zcrawl.master.desk.replies import Pending
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.model.history import STEPS
 from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_JOB, NO_SUCH_RUN
+from zcrawl.model.spec import ScheduleDefaults
 from zcrawl.store.queries import (
     NEWEST,
     ChainRuns,
@@ -93,7 +94,8 @@ class DatabaseReads:
         tag = pending.args.text("tag")
         archived = bool(pending.args.get("archived"))
         visible = [job for job in outcome.jobs if is_listed(job, tag, archived=archived)]
-        return {"jobs": [_listed(job, live, utc) for job in visible]}
+        defaults = pending.schedule_defaults
+        return {"jobs": [_listed(job, live, utc, defaults) for job in visible]}
 
     def find_job(self, args: Arguments) -> Query:
         return FindJob(args.text("ref"))
@@ -106,12 +108,13 @@ class DatabaseReads:
         if isinstance(outcome, ChainRuns):
             job, run, tallies = pending.job, pending.run, pending.tallies
             assert job is not None and run is not None
-            return job_view(job, tallies, live(run.id), utc, run) | chain_view(outcome.rows)
+            view = job_view(job, tallies, live(run.id), utc, run, pending.schedule_defaults)
+            return view | chain_view(outcome.rows)
         assert isinstance(outcome, JobList)
         job = the_job(outcome, pending.request)
         number = wanted_run(pending.args)
         if not present_runs(job) and number is None:
-            return job_view(job, None, None, utc)
+            return job_view(job, None, None, utc, None, pending.schedule_defaults)
         pending.job, pending.run = job, chosen_run(job, number)
         return Tallies(pending.run.id)
 
@@ -132,10 +135,12 @@ class DatabaseReads:
     ) -> Answer:
         assert isinstance(outcome, JobList)
         limit = _limit(pending.args)
+        defaults = pending.schedule_defaults
         if pending.args.text("ref"):
-            return {"jobs": [schedule_view(the_job(outcome, pending.request), utc, limit)]}
+            job = the_job(outcome, pending.request)
+            return {"jobs": [schedule_view(job, utc, limit, defaults)]}
         jobs = [job for job in outcome.jobs if is_visible(job) and job.schedule_from]
-        return {"jobs": [schedule_view(job, utc, limit) for job in jobs]}
+        return {"jobs": [schedule_view(job, utc, limit, defaults) for job in jobs]}
 
     def read_runs(self, args: Arguments) -> Query:
         if args.text("ref"):
@@ -221,9 +226,10 @@ def _span(args: Arguments) -> float:
     return span_s
 
 
-def _listed(job: JobRow, live: Live, utc: float) -> dict[str, Any]:
+def _listed(job: JobRow, live: Live, utc: float, defaults: ScheduleDefaults) -> dict[str, Any]:
     run = newest_run(job)
-    return job_view(job, None, None if run is None else live(run.id), utc)
+    live_run = None if run is None else live(run.id)
+    return job_view(job, None, live_run, utc, None, defaults)
 
 
 def wanted_run(args: Arguments) -> int | None:

@@ -19,6 +19,7 @@ from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, RUN_ENDED, R
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.reasons.usage import BAD_DEPENDENCY
 from zcrawl.model.rows import RunRow
+from zcrawl.model.spec import ScheduleDefaults
 from zcrawl.store.queries import JobRow, TallyRows
 
 
@@ -31,6 +32,7 @@ class Pending(msgspec.Struct):
     run: RunRow | None = None  # of a job's view: the one to show
     tallies: TallyRows | None = None  # of that run
     count: int = 0  # of what it changed
+    schedule_defaults: ScheduleDefaults = ScheduleDefaults()  # of this master
     until: float = 0.0  # a follower's patience with the leader
 
     @property

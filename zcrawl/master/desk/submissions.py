@@ -30,6 +30,7 @@ from zcrawl.model.reasons.usage import NO_SEEDS
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.model.rows import HeldSubmission, NewLink
 from zcrawl.model.spec import JobSpec
+from zcrawl.schedule.defaults import filled as with_defaults
 from zcrawl.schedule.overlap import ALLOW, CANCEL, DEFAULT_FOR_SUBMISSIONS, QUEUE
 from zcrawl.store.commands import (
     AddSeeds,
@@ -97,7 +98,7 @@ class Submissions:
         with_shell_right(spec, self._state.shell)
         utc = self._state.utc(now)
         if stored is None:
-            check_future(spec.schedule, utc)
+            check_future(with_defaults(spec.schedule, self._state.schedule_defaults), utc)
         definition = spec if stored is None else with_right(stored, (), self._state.allow_private)
         values = merged(definition, actions.given_params(args))
         run = filled(definition, values)

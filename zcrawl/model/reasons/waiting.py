@@ -61,6 +61,11 @@ TASK_CONCURRENCY: Final = waiting(
     "The job has as many tasks at the same time as its concurrency allows.",
     "Raise concurrency in the job file, or wait.",
 )
+TASK_LABEL_FULL: Final = waiting(
+    "task_label_full",
+    "As many tasks that need a label of the job are running as tasks.label_limits allows.",
+    "Raise the label's limit in the masters' [tasks] label_limits, or wait.",
+)
 TASK_SLOTS_FULL: Final = waiting(
     "task_slots_full",
     "The task slots of all workers that may take the job's tasks are in use.",
