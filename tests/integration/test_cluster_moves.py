@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.bench.bench_cluster import submit_many
-from tests.integration.cluster import ZCRAWL, Cluster, cluster
-from tests.integration.crawling import wait_until
+from tests.integration.cluster import Cluster, cluster
+from tests.integration.crawling import ZCRAWL, wait_until
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import ManySites, many_sites, page_site

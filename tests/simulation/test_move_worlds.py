@@ -14,7 +14,6 @@ from unittest import mock
 import pytest
 
 from tests.simulation.moves import Watch, moves_are_few, moves_end, run_moves
-from zcrawl.dispatch import balancer as balancer_module
 from zcrawl.dispatch.balance import HostMove
 from zcrawl.dispatch.balancer import Balancer
 from zcrawl.dispatch.host_owners import Granter
@@ -145,13 +144,6 @@ def forget_the_pace() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def forget_that_a_host_has_moved() -> Iterator[None]:
-    """A host may move whenever loads are compared."""
-    with mock.patch.object(balancer_module, "STAY_S", 0.0):
-        yield
-
-
-@contextlib.contextmanager
 def repeat_moves_after_a_failover() -> Iterator[None]:
     """Every leader but the first takes its moves back when it compares loads again."""
     balance, move_hosts = Balancer.balance, Balancer.move_hosts
@@ -187,10 +179,9 @@ def story_goes_wrong(seed: int) -> str | None:
     return None
 
 
-PLANTED = {
+PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     begin_before_the_former_owner_let_go: "may|at a time|apart|parts must not",
     forget_the_pace: "apart",
-    forget_that_a_host_has_moved: "moves again",
     repeat_moves_after_a_failover: "moves again",
 }
 
