@@ -87,8 +87,8 @@ class ManySites:
 
 
 @contextlib.contextmanager
-def many_sites(folder: Path, hosts: int, pages: int) -> Iterator[ManySites]:
-    with page_site(folder, pages, host="0.0.0.0") as site:
+def many_sites(folder: Path, hosts: int, pages: int, delay_s: float = 0.0) -> Iterator[ManySites]:
+    with page_site(folder, pages, delay_s, host="0.0.0.0") as site:
         yield ManySites(site.port, hosts, site.log)
 
 

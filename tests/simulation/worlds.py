@@ -12,9 +12,17 @@ from zcrawl.testing.verify import only_lost_attempts_are_overdue, verify
 from zcrawl.testing.world import World
 
 
-def run_world(seed: int, faults: Faults, *checks: Callable[[World], None], **options: Any) -> World:
-    """`checks` are held to after those of every world; `options` are the world's own."""
+def run_world(
+    seed: int,
+    faults: Faults,
+    *checks: Callable[[World], None],
+    prepare: Callable[[World], None] = lambda world: None,
+    **options: Any,
+) -> World:
+    """`checks` are held to after those of every world; `options` are the world's own. `prepare`
+    changes the world before it begins."""
     world = World(seed, faults, **options)
+    prepare(world)
     try:
         with mock.patch.multiple(crash_suspects, OVERDUE_LEAST_S=8.0, STEPS=1, OVERDUE_FACTOR=1.0):
             world.run()

@@ -4,7 +4,8 @@ Called by `balancer`: every BALANCE_S, and when the desk asks for `zcrawl rebala
 of a worker is its slots, times factors for its measured speed, the lag of its loop and its memory.
 The load of a worker is what its hosts may ask of it: their rates. A move is made only if the busier
 of the two workers is less busy afterwards, and the moves from a worker only if all together make a
-clear difference (`GAIN`). A host that moved stays for STAY_S. So hosts do not move back and forth.
+clear difference (`GAIN`). In one plan a worker gives hosts or gets some, not both. A host that
+moved stays for STAY_S. So hosts do not move back and forth.
 Hosts that are shared, or that share limits, stay where they are.
 
 `capacities` also weighs the number of hosts that a worker owns at most (`host_owners`). Pure.
@@ -137,14 +138,18 @@ def plan_moves(
         if host.load > 0 and not host.is_new:
             owned.setdefault(host.owner, []).append(host)
     moves: list[HostMove] = []
+    givers: set[ProcessName] = set()
     for source in sorted(owned.keys() & use.keys(), key=lambda name: (-use[name], name)):
         if sources is not None and source not in sources:
             continue
-        after = dict(use)
+        if any(move.target == source for move in moves):
+            continue  # it would give hosts in exchange for those that it gets
+        after = {name: use[name] for name in use if name not in givers}
         leaving = _leaving(source, owned[source], after, slots, MOST_MOVES - len(moves))
         if after[source] <= use[source] * (1 - GAIN):
+            givers.add(source)
             moves += [_move(host, target, use, reasons) for host, target in leaving]
-            use = after
+            use |= after
     return moves
 
 

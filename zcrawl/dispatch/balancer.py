@@ -26,7 +26,6 @@ from zcrawl.dispatch.candidates import Candidates
 from zcrawl.dispatch.gates import Gates
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import HostState
-from zcrawl.dispatch.placement import can_serve
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 
 
@@ -89,12 +88,7 @@ class Balancer:
                 continue
             able = everybody
             if is_choosy:
-                needs = self._candidates.needs(host)
-                able = frozenset(
-                    worker.name
-                    for worker in usable
-                    if all(can_serve(active, worker) for active in needs)
-                )
+                able = frozenset(worker.name for worker in self._candidates.able(host, usable))
             is_new = now - host.moved_at < STAY_S
             load = self._load_of(host)
             loads.append(HostLoad(host.id, host.origin, owners[0], load, able, is_new))

@@ -46,11 +46,11 @@ class Candidates:
         hosts = [host] if host.clan is None else [self._hosts[id] for id in host.clan.hosts]
         by_run = {active.row.id: active for member in hosts for active in self.needs(member)}
         needs = list(by_run.values())
-        able = [worker for worker in usable if all(can_serve(active, worker) for active in needs)]
+        able = _able(needs, usable)
         if able:
             self._divide(host, False)
             self._end_turns(hosts)
-            return preferred(needs, able)
+            return able
         servers = {
             active.row.id: [worker.name for worker in usable if can_serve(active, worker)]
             for active in needs
@@ -71,6 +71,10 @@ class Candidates:
             beside = host.demand.concurrency - len(chosen) if self._is_spread(needs) else 0
             return chosen + others[:beside]
         return [self._worker_in_turn(hosts, chosen, servers, now)]
+
+    def able(self, host: HostState, usable: list[WorkerInfo]) -> list[WorkerInfo]:
+        """Return the workers that serve all runs of a host, those that its runs prefer."""
+        return _able(self.needs(host), usable)
 
     def needs(self, host: HostState) -> list[ActiveRun]:
         """Return the runs that have requests of the host, queued or at workers."""
@@ -151,3 +155,10 @@ class Candidates:
     def check(self) -> None:
         in_turn = {host.id for host in self._hosts.values() if host.turn}
         assert in_turn == self._turns.keys(), "the hosts with a turn are those that have turns"
+
+
+def _able(needs: Sequence[ActiveRun], usable: list[WorkerInfo]) -> list[WorkerInfo]:
+    """Return the workers that serve all these runs, those that the runs prefer; none serves all:
+    empty."""
+    able = [worker for worker in usable if all(can_serve(active, worker) for active in needs)]
+    return preferred(needs, able)

@@ -287,6 +287,8 @@ class Granter:
         host.drop_unused_parts(now)
         desired = shares(host.demand, self._rank(host, usable))
         self._count(host, set(desired))
+        if desired:
+            host.forget_target(desired)
         for name, part in host.parts.items():
             if part.granted > desired.get(name, 0):
                 part.lower_to(desired.get(name, 0), self._next_revision())

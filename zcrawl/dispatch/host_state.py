@@ -16,6 +16,7 @@ and the heap of `due_hosts`.
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 
 import msgspec
 
@@ -290,6 +291,11 @@ class HostState(msgspec.Struct):
     def move_to(self, target: ProcessName, now: float) -> None:
         """Give it to a worker for the balance of loads; it stays there while that is usable."""
         self.target, self.moved_at = target, now
+
+    def forget_target(self, owners: Container[ProcessName]) -> None:
+        """Forget the worker that it moved to, if others get it: it does not go back by itself."""
+        if self.target not in owners:
+            self.target = NOBODY
 
     def divide(self, divided: bool) -> None:
         """Set whether several workers share it because none serves all its runs."""

@@ -19,6 +19,8 @@ from zcrawl.worker.results.attempt import Attempt
 if TYPE_CHECKING:
     from zcrawl.testing.world import World
 
+LONGEST_S = 6.0  # less than the time limit of the world's job
+
 
 class Fetches:
     def __init__(self, world: World) -> None:
@@ -41,7 +43,8 @@ class Fetches:
         visit = world.web.start(assignment.url, worker.name, world.now)
         visit.run = assignment.run
         worker.visits[assignment.seq] = visit
-        took = world.rng.uniform(0.01, 0.4) if world.rng.random() < 0.9 else 6.0
+        took = world.rng.uniform(0.01, 0.4) if world.rng.random() < 0.9 else LONGEST_S
+        took = min(took * worker.slowness, LONGEST_S)
         world.at(took, lambda: self.end_visit(visit))
         world.happens_to(worker, took, lambda: self._fetched(worker, assignment.seq))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from zcrawl.master.master import Master
 from zcrawl.store.commands import Command
 from zcrawl.testing.web import Visit
+from zcrawl.worker.events import WorkerTicked
 from zcrawl.worker.machine import WorkerMachine
 
 
@@ -39,6 +40,8 @@ class SimWorker(Process):
         super().__init__(name)
         self.node_life = 1  # of its supervisor
         self.labels = labels
+        self.slowness = 1.0  # its fetches take so many times as long
+        self.measured = WorkerTicked()  # what its clock tells the machine about the process
         self.begin_process(1, 0)
         self.visits: dict[int, Visit] = {}
 

@@ -263,7 +263,7 @@ class World:
                 if isinstance(process, SimMaster):
                     self._master(process, m.MasterTicked())
                 elif isinstance(process, SimWorker):
-                    self.tell_worker(process, w.WorkerTicked())
+                    self.tell_worker(process, process.measured)
 
         self.happens_to(process, moment - self.now, tick)
 

@@ -7,6 +7,7 @@ import random
 import msgspec
 
 from tests.unit.dispatch.test_planner import Office
+from tests.unit.machine_tools import run_row
 from zcrawl.dispatch.balance import (
     BALANCE_S,
     GAIN,
@@ -14,18 +15,21 @@ from zcrawl.dispatch.balance import (
     STAY_S,
     Capacity,
     HostLoad,
+    HostMove,
     capacities,
     is_busy,
     plan_moves,
     smoothed,
     use_of,
 )
-from zcrawl.model.process_name import ProcessName
-from zcrawl.model.spec import Politeness
+from zcrawl.model.process_name import ProcessName, worker_of
+from zcrawl.model.spec import Placement, Politeness
 from zcrawl.model.vitals import WorkerVitals
 
 A, B, C = (ProcessName(f"{name}#1") for name in "abc")
 ALL = frozenset((A, B, C))
+PACED = Politeness(robots=False, rate=5.0, concurrency=4)
+EU = Placement(prefer=("eu",))
 
 
 def load(id: int, owner: ProcessName, rate: float = 1.0, **changes: object) -> HostLoad:
@@ -102,6 +106,8 @@ def test_planned_moves_improve_every_state_and_then_there_is_nothing_more_to_mov
             if not moves:
                 break
             assert len(moves) <= MOST_MOVES
+            targets_of_moves = {move.target for move in moves}
+            assert not targets_of_moves & {move.source for move in moves}, "hosts are exchanged"
             before = max(use_of(hosts, workers).values())
             targets = {move.host: move.target for move in moves}
             hosts = [load(host.id, targets.get(host.id, host.owner), host.load) for host in hosts]
@@ -129,11 +135,7 @@ def test_a_planner_moves_hosts_away_from_a_busy_worker_and_back_only_when_it_pay
     targets = {move.host: move.target for move in moves}
     assert all(office.planner.hosts[host].target == target for host, target in targets.items())
     assert office.planner.balancer.moves(office.now + 1.0) == []
-    for _ in range(8):  # until their owner has confirmed that it let go
-        for state in office.planner.hosts.values():
-            for name, part in list(state.parts.items()):
-                office.planner.granter.confirm(name, state.id, part.revision, office.now)
-        office.plan(1.0)
+    _settle(office)
     owners = {state.id: set(state.parts) for state in office.planner.hosts.values()}
     assert all(owners[host] == {target} for host, target in targets.items())
     assert all(owners[host] == {ProcessName("w1#1")} for host in owners.keys() - targets.keys())
@@ -148,3 +150,60 @@ def test_only_a_busy_worker_gives_hosts_away_by_itself() -> None:
     assert is_busy(msgspec.structs.replace(idle, lag_ms=500.0))
     assert STAY_S > BALANCE_S
     assert 0 < GAIN < 1
+
+
+def test_a_host_moves_only_to_workers_that_its_jobs_prefer() -> None:
+    """It would stay where it is, the leader would count it at the other worker for ever, and the
+    busy worker would stay busy."""
+    office = Office(PACED, workers=1)
+    office.runs.put(run_row(1, msgspec.structs.replace(office.spec, placement=EU)))
+    for host in range(1, 9):
+        office.add(40, host=host)
+    label(office, "w1", "eu")
+    office.plan()
+    office.join("w2")
+    label(office, "w2")
+    assert office.planner.balancer.moves(office.now) == []
+    office.join("w3")
+    label(office, "w3", "eu")
+    moves = office.planner.balancer.moves(office.now)
+    assert {move.target for move in moves} == {ProcessName("w3#1")}
+
+
+def label(office: Office, name: str, *labels: str) -> None:
+    worker = office.roster.workers[name]
+    worker.labels, worker.heard_at = frozenset(labels), office.now
+
+
+def test_a_host_does_not_return_to_the_worker_that_it_moved_to_and_that_was_drained() -> None:
+    """It has another owner meanwhile, and moves only if that pays."""
+    office = Office(PACED, workers=3)
+    office.add(400)
+    office.plan()
+    host = office.planner.hosts[1]
+    (owner,) = host.parts
+    target, rest = sorted(name for name in map(_process, office.roster.workers) if name != owner)
+    office.planner.balancer.move_hosts([HostMove(1, host.origin, owner, target, "")], office.now)
+    _settle(office)
+    assert set(host.parts) == {target}
+    drained = office.roster.workers[worker_of(target)]
+    for is_drained in (True, False):
+        drained.drained = is_drained
+        office.planner.worker_drained(drained)
+        _settle(office)
+        assert len(host.parts) == 1
+        assert target not in host.parts
+    assert host.parts.keys() <= {owner, rest}
+
+
+def _process(name: str) -> ProcessName:
+    return ProcessName(f"{name}#1")
+
+
+def _settle(office: Office) -> None:
+    """Plan until all former owners have confirmed that they let go."""
+    for _ in range(8):
+        for state in office.planner.hosts.values():
+            for name, part in list(state.parts.items()):
+                office.planner.granter.confirm(name, state.id, part.revision, office.now)
+        office.plan(1.0)
