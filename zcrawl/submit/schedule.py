@@ -110,8 +110,6 @@ def _check_times(schedule: Schedule) -> None:
 
 def check_defaults(defaults: ScheduleDefaults) -> None:
     """Raise JobError for a configuration whose `[schedules]` makes no sense."""
-    if defaults == ScheduleDefaults():
-        return  # most configurations; zones take 5 ms to load
     from zcrawl.schedule.catch_up import CATCH_UPS
     from zcrawl.schedule.durations import parse_duration
     from zcrawl.schedule.zones import zone_of
@@ -125,12 +123,12 @@ def check_defaults(defaults: ScheduleDefaults) -> None:
 
 def check_future(schedule: Schedule, now: float) -> None:
     """Raise JobError if the job has no due time after `now` although it has a schedule."""
-    if schedule == Schedule():
+    if not (schedule.cron or schedule.every or schedule.at):
         return
     from zcrawl.schedule.timetable import due_after, timetable
 
     times = timetable(schedule, now)
-    if times.has_times and due_after(times, now) is None:
+    if due_after(times, now) is None:
         key, value = ("at", schedule.at) if schedule.at else ("end", schedule.end)
         raise _bad(
             f"schedule.{key} is {value!r}, which is in the past, so the job would never run by "
