@@ -301,7 +301,7 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
         "pages": ("canonical", "alternates", "files"),
         "jobs": (
             *("state", "version", "owner", "updated_at"),
-            *("schedule_from", "due_done", "due_held", "due_note"),
+            *("schedule_from", "due_done", "due_held", "due_note", "held"),
         ),
         "runs": (
             *("unchanged", "recall", "canonical", "idle_s", "unfetched"),
