@@ -122,7 +122,9 @@ def test_three_nodes_find_each_other_in_consul(
     own_consul.wait_ready()
     wait_until(lambda: all("consul_back" in nodes.log(name) for name in NAMES), 60)
     wait_until(lambda: list(registered(own_consul).values()) == ["passing"] * 3, 30)
-    answer = command("owner", site.seeds[0], "--json", "--config", str(nodes.config))
+    answer = command(
+        *("owner", site.seeds[0], "--json", "--config", str(nodes.config)), cwd=nodes.folder
+    )
     assert json.loads(answer.stdout)["owner"] == owner_of(site.hosts[0], NAMES)
     wait_until(lambda: all(nodes.lists(name) == NAMES for name in NAMES), 30)
 
