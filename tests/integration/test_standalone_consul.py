@@ -110,7 +110,8 @@ def test_three_nodes_find_each_other_in_consul(
 
     nodes.begin("node-3")
     wait_until(lambda: all(nodes.lists(name) == NAMES for name in living), 60)
-    wait_until(lambda: nodes.done("node-3") == site.share("node-3", NAMES), 30)
+    wait_until(lambda: nodes.log("node-3").count("node_list_changed") == 2, 30)
+    assert nodes.done("node-3") == site.share("node-3", NAMES)
     for name in living:
         skipped = [url for url, state, _ in nodes.rows(name) if state == RequestState.SKIPPED]
         assert name not in {owner_of(url.split("/")[2], NAMES) for url in skipped}

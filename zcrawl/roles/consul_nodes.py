@@ -1,6 +1,6 @@
 """The list of standalone nodes from Consul: register this node, and follow those that live.
 
-Wiring only. `coord` registers, passes the check and watches; `standalone.catalogue` decides which
+Wiring only. `coord` registers, passes the check and watches; `standalone.living_nodes` decides which
 list counts. Made by `roles.standalone_node`.
 """
 
@@ -23,11 +23,11 @@ from zcrawl.runtime import clock
 from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.supervisor import new_incarnation
 from zcrawl.runtime.threads import in_daemon_thread
-from zcrawl.standalone.catalogue import (
-    Away,
-    Back,
-    Catalogue,
-    CatalogueEvent,
+from zcrawl.standalone.living_nodes import (
+    ConsulAway,
+    ConsulBack,
+    LivingNodes,
+    LivingNodesEvent,
     Look,
     Looked,
     Passing,
@@ -62,7 +62,7 @@ class ConsulNodes:
         self._on_list = on_list
         self._on_sure = on_sure
         self._coordinator = cluster.coordinator(config)
-        self._catalogue = Catalogue(id, clock.now())
+        self._living = LivingNodes(id, clock.now())
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self.settled = asyncio.Event()  # there is a list
@@ -108,10 +108,10 @@ class ConsulNodes:
                 self._stop.set()
             case coord.CoordAway(reason):
                 self._log(CONSUL_AWAY, reason)
-                self._take(Away())
+                self._take(ConsulAway())
             case coord.CoordBack():
                 self._log("consul_back", "Consul answers again")
-                self._take(Back())
+                self._take(ConsulBack())
             case (
                 coord.Elected()
                 | coord.Deposed()
@@ -123,8 +123,8 @@ class ConsulNodes:
             case _:
                 assert_never(event)
 
-    def _take(self, event: CatalogueEvent) -> None:
-        for effect in self._catalogue.handle(event, clock.now()):
+    def _take(self, event: LivingNodesEvent) -> None:
+        for effect in self._living.handle(event, clock.now()):
             match effect:
                 case UseList(nodes):
                     note = f"{len(nodes.ids)} nodes, list {nodes.fingerprint}"
@@ -138,7 +138,7 @@ class ConsulNodes:
                     self._log(name, text)
                 case _:
                     assert_never(effect)
-        self._on_sure(self._catalogue.sure_until)
+        self._on_sure(self._living.sure_until)
 
     async def _look(self, number: int) -> None:
         try:

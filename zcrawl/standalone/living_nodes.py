@@ -44,11 +44,11 @@ class Looked(msgspec.Struct, frozen=True):
     ids: frozenset[str] | None
 
 
-class Away(msgspec.Struct, frozen=True):
+class ConsulAway(msgspec.Struct, frozen=True):
     pass
 
 
-class Back(msgspec.Struct, frozen=True):
+class ConsulBack(msgspec.Struct, frozen=True):
     pass
 
 
@@ -56,7 +56,7 @@ class Tick(msgspec.Struct, frozen=True):
     pass
 
 
-CatalogueEvent: TypeAlias = Passing | Looked | Away | Back | Tick
+LivingNodesEvent: TypeAlias = Passing | Looked | ConsulAway | ConsulBack | Tick
 
 
 class UseList(msgspec.Struct, frozen=True):
@@ -69,10 +69,10 @@ class Look(msgspec.Struct, frozen=True):
     number: int
 
 
-CatalogueEffect: TypeAlias = UseList | Look | Note
+LivingNodesEffect: TypeAlias = UseList | Look | Note
 
 
-class Catalogue:
+class LivingNodes:
     def __init__(self, me: str, now: float) -> None:
         self.me = me
         self.nodes: NodeList | None = None  # None: not settled yet
@@ -88,7 +88,7 @@ class Catalogue:
         self._looking = 0  # number of the look under way
         self._look_at = now  # not before
 
-    def handle(self, event: CatalogueEvent, now: float) -> list[CatalogueEffect]:
+    def handle(self, event: LivingNodesEvent, now: float) -> list[LivingNodesEffect]:
         match event:
             case Passing(ids):
                 if ids != self._watched:
@@ -101,9 +101,9 @@ class Catalogue:
                 if ids is not None:
                     self._looked = ids if ids != self._watched else None
                     self._doubt_at = None
-            case Away():
+            case ConsulAway():
                 self._away = True
-            case Back():
+            case ConsulBack():
                 self._away, self._returned_at = False, now
             case Tick():
                 return self._tick(now)
@@ -115,8 +115,8 @@ class Catalogue:
     def in_doubt(self) -> bool:
         return self._doubt_at is not None
 
-    def _tick(self, now: float) -> list[CatalogueEffect]:
-        effects: list[CatalogueEffect] = []
+    def _tick(self, now: float) -> list[LivingNodesEffect]:
+        effects: list[LivingNodesEffect] = []
         if self.nodes is not None and now - self._ticked_at > GAP_S:
             # A look that is under way may have been answered before the pause: it does not count.
             self._doubt_at, self._looking, self._look_at = now, 0, now
@@ -135,7 +135,7 @@ class Catalogue:
             self.sure_until = now + GAP_S
         return effects
 
-    def _news(self, now: float) -> list[CatalogueEffect]:
+    def _news(self, now: float) -> list[LivingNodesEffect]:
         """Return the list if it has changed."""
         seen = self._watched if self._looked is None else self._looked
         if self.nodes is None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from zcrawl.standalone.catalogue import (
+from zcrawl.standalone.living_nodes import (
     DOUBT_S,
     GAP_S,
     RETURN_S,
     SETTLE_S,
-    Away,
-    Back,
-    Catalogue,
-    CatalogueEvent,
+    ConsulAway,
+    ConsulBack,
+    LivingNodes,
+    LivingNodesEvent,
     Look,
     Looked,
     Passing,
@@ -26,12 +26,12 @@ class Node:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.machine = Catalogue("a", self.now)
+        self.machine = LivingNodes("a", self.now)
         self.lists: list[str] = []
         self.looks: list[int] = []
         self.notes: list[str] = []
 
-    def do(self, event: CatalogueEvent) -> None:
+    def do(self, event: LivingNodesEvent) -> None:
         for effect in self.machine.handle(event, self.now):
             match effect:
                 case UseList(nodes):
@@ -99,10 +99,10 @@ def test_an_empty_catalogue_leaves_the_list() -> None:
 def test_a_restart_of_consul_removes_nobody() -> None:
     """Checks expire with Consul; who does not pass again within RETURN_S after it is dead."""
     node = settled()
-    node.do(Away())
+    node.do(ConsulAway())
     node.see("a")
     node.run(60.0)
-    node.do(Back())
+    node.do(ConsulBack())
     node.see("ad")
     node.run(RETURN_S - STEP_S)
     assert node.lists == ["abc", "abcd"], "who comes is added even then"
