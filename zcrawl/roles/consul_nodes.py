@@ -1,7 +1,7 @@
 """The list of standalone nodes from Consul: register this node, and follow those that live.
 
-Wiring only. `coord` registers, passes the check and watches; `standalone.living_nodes` decides which
-list counts. Made by `roles.standalone_node`.
+Wiring only. `coord` registers, passes the check and watches; `standalone.living_nodes` decides
+which list counts. Made by `roles.standalone_node`.
 """
 
 from __future__ import annotations
