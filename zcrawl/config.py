@@ -153,6 +153,7 @@ class StandaloneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""  # the name of this node in the list; ZCRAWL_NODE_ID goes first
     nodes: tuple[str, ...] = ()  # id, or id=tcp://host:port; ZCRAWL_NODES (JSON) goes first
     nodes_file: str = ""  # instead: a file that is watched: JSON, or one entry a line
+    consul: bool = False  # without a list: the nodes that live, from Consul (section consul)
     resources: Literal["hosts", "urls"] = "hosts"  # what is shared
 
 
@@ -184,7 +185,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_cluster(self) -> bool:
         """Return whether commands talk to a cluster and not to a data folder."""
-        return bool(self.consul.address or self.cluster.masters)
+        in_consul = self.consul.address and not self.standalone.consul
+        return bool(in_consul or self.cluster.masters)
 
 
 HIDDEN: Final = ("consul.token", "database.urls")  # not shown; a URL may hold a password

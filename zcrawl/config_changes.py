@@ -119,6 +119,7 @@ KEY_USES: Final[dict[str, KeyUses]] = {
     "standalone.id": _OF_PEOPLE,
     "standalone.nodes": _OF_PEOPLE,
     "standalone.nodes_file": _OF_PEOPLE,
+    "standalone.consul": _OF_PEOPLE,
     "standalone.resources": _OF_PEOPLE,
     SECRETS: _OF_PROCESSES,  # to which hosts and commands each secret is released
     "console.theme": _OF_PEOPLE,

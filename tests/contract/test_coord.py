@@ -17,6 +17,7 @@ from zcrawl.coord.ports import (
     LeaderSeen,
     MastersChanged,
     MemberRole,
+    NodesChanged,
     WorkersChanged,
 )
 
@@ -120,6 +121,25 @@ async def test_everybody_sees_masters_and_masters_see_workers(backend: Backend) 
     assert {sighting.health for sighting in (*seen.masters, *workers.workers)} == {Health.PASSING}
     assert worker.last(WorkersChanged) is None
     assert not worker.leads
+
+
+async def test_standalone_nodes_see_each_other_and_nobody_else(backend: Backend) -> None:
+    """They elect nobody; one that falls silent is seen as dead, and masters are not told."""
+    master = backend.begin(MemberRole.MASTER, "m1")
+    first, second = (backend.begin(MemberRole.STANDALONE, id) for id in ("n1", "n2"))
+
+    def seen_by(node: Node) -> dict[str, Health]:
+        seen = node.last(NodesChanged)
+        return {row.member.id: row.health for row in seen.nodes} if seen is not None else {}
+
+    both = dict.fromkeys(("n1", "n2"), Health.PASSING)
+    assert await backend.until(lambda: seen_by(first) == seen_by(second) == both)
+    backend.kill(second)
+    assert await backend.until(lambda: seen_by(first).get("n2") is not Health.PASSING)
+    assert seen_by(first)["n1"] is Health.PASSING
+    assert await backend.until(lambda: master.leads)
+    assert {type(event) for event in first.events} == {NodesChanged}
+    assert master.last(NodesChanged) is None
 
 
 async def test_a_condition_is_shown(backend: Backend) -> None:

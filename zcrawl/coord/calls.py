@@ -151,7 +151,7 @@ class MembersRead(msgspec.Struct, frozen=True):
 
 
 class WatchFailed(msgspec.Struct, frozen=True):
-    what: str  # "lock", "master" or "worker"
+    what: str  # "lock", or the value of a role
     trouble: Trouble
     reason: str
 

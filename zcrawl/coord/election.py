@@ -379,7 +379,7 @@ class Election:
     def check(self) -> None:
         leads = self.state in (State.LEADER, State.RESIGNING)
         assert not leads or self.session, "who leads has a session"
-        assert self.me.role is MemberRole.MASTER or not self.session, "a worker has no session"
+        assert self.me.role is MemberRole.MASTER or not self.session, "only masters have sessions"
         assert not self._doubt or self.state is State.LEADER, "only a leader can doubt"
         assert (self.state is State.CANDIDATE) <= bool(self.session), "no candidate without session"
 

@@ -5,7 +5,7 @@ Part of the election machine; pure.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, assert_never
 
 from zcrawl.coord import calls as c
 from zcrawl.coord.ports import (
@@ -14,6 +14,7 @@ from zcrawl.coord.ports import (
     MastersChanged,
     Member,
     MemberRole,
+    NodesChanged,
     Sighting,
     WorkersChanged,
 )
@@ -22,6 +23,34 @@ from zcrawl.coord.ports import (
 # for three days: the leader helps. An agent that comes back enters what it still has again.
 REMOVE_DEAD_AFTER_S: Final = 180.0
 ID_TAKEN_AFTER_S: Final = 6.0  # our earlier life counts as living until its check has run out
+
+
+def watched_by(role: MemberRole) -> tuple[MemberRole, ...]:
+    """Return the roles whose members a member of this role watches. Who watches masters watches
+    the lock, too."""
+    match role:
+        case MemberRole.MASTER:
+            return (MemberRole.MASTER, MemberRole.WORKER)
+        case MemberRole.WORKER:
+            return (MemberRole.MASTER,)
+        case MemberRole.STANDALONE:
+            return (MemberRole.STANDALONE,)
+        case _:
+            assert_never(role)
+
+
+def _changed(
+    role: MemberRole, seen: tuple[Sighting, ...]
+) -> MastersChanged | WorkersChanged | NodesChanged:
+    match role:
+        case MemberRole.MASTER:
+            return MastersChanged(seen)
+        case MemberRole.WORKER:
+            return WorkersChanged(seen)
+        case MemberRole.STANDALONE:
+            return NodesChanged(seen)
+        case _:
+            assert_never(role)
 
 
 class Members:
@@ -41,12 +70,7 @@ class Members:
         sightings = tuple(row.sighting for row in ordered)
         if self._told.get(role) != sightings:
             self._told[role] = sightings
-            changed = (
-                MastersChanged(sightings)
-                if role is MemberRole.MASTER
-                else WorkersChanged(sightings)
-            )
-            effects.append(c.Tell(changed))
+            effects.append(c.Tell(_changed(role, sightings)))
         if role is self._me.role:
             self._note_doubles(sightings, now)
         return effects

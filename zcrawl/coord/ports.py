@@ -21,6 +21,7 @@ from zcrawl.mesh.ports import Endpoints
 class MemberRole(enum.StrEnum):
     MASTER = "master"  # stands for election
     WORKER = "worker"  # is only registered
+    STANDALONE = "standalone"  # is only registered, and sees its like: a cluster without masters
 
 
 class Health(enum.StrEnum):
@@ -104,6 +105,12 @@ class WorkersChanged(msgspec.Struct, frozen=True):
     workers: tuple[Sighting, ...]
 
 
+class NodesChanged(msgspec.Struct, frozen=True):
+    """All registered standalone nodes, this one too, sorted by id. Only they are told."""
+
+    nodes: tuple[Sighting, ...]
+
+
 class IdTaken(msgspec.Struct, frozen=True):
     """Another living process is registered under our id, and has been for a while."""
 
@@ -126,6 +133,7 @@ CoordEvent: TypeAlias = (
     | LeaderSeen
     | MastersChanged
     | WorkersChanged
+    | NodesChanged
     | IdTaken
     | CoordAway
     | CoordBack

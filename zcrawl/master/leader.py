@@ -553,6 +553,9 @@ class Leader:
                     effects.append(to_worker(worker, ReloadNode(due.request)))
 
     def _may_dispatch(self, now: float) -> bool:
+        shares = self.state.shares
+        if shares is not None and now > shares.sure_until:
+            return False
         return not self.commits.reloading and not self.rehoming.busy and now <= self.lease.until
 
     def _dispatch(self, now: float, effects: MasterEffects) -> None:

@@ -314,6 +314,8 @@ class MasterNode:
                 master.handle(m.CatalogueSeen(masters=tuple(_entry(node) for node in masters)))
             case coord.WorkersChanged(workers):
                 master.handle(m.CatalogueSeen(workers=tuple(_entry(node) for node in workers)))
+            case coord.NodesChanged():
+                pass  # told to standalone nodes only
             case coord.IdTaken(other):
                 self._failure = id_taken(coord.MemberRole.MASTER, other)
                 self._stop.set()

@@ -1,7 +1,8 @@
 """Where the list of standalone nodes comes from: the environment, the configuration, or a file.
 
-The first that is set is used: ZCRAWL_NODES, `standalone.nodes`, `standalone.nodes_file`. Reads
-files; what a list means is decided in `zcrawl.standalone`.
+The first that is set is used: ZCRAWL_NODES, `standalone.nodes`, `standalone.nodes_file`,
+`standalone.consul` (`roles.consul_nodes`). Reads files; what a list means is decided in
+`zcrawl.standalone`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ class NodeListSource:
         self._path = Path(name) if (name := config.standalone.nodes_file) else None
         self._text = environ.get(NODES)
         self._mark: tuple[int, int, int, int] | None = None
+        self.is_consul = config.standalone.consul and not self.is_set
         if self._entries and self._path is not None:
             raise ConfigError("standalone.nodes and standalone.nodes_file are set; keep one")
 
     @property
     def is_set(self) -> bool:
-        """Return whether there is a list at all."""
+        """Return whether a list is written anywhere."""
         return self._text is not None or bool(self._entries) or self._path is not None
 
     def read(self) -> NodeList:
@@ -92,27 +94,33 @@ def read_at_start(
 ) -> tuple[str, NodeList, NodeListSource]:
     """Return id and list of this node. Raise ConfigError with the name of what is wrong.
 
-    With neither an id nor a list, this node is alone.
+    With neither an id nor a list, this node is alone. With Consul, the list follows later.
     """
     source, id = NodeListSource(config, environ), node_id(config, environ)
+    if source.is_consul:
+        return _named(id), of_entries((id,), "the id of this node"), source
     if not source.is_set:
         if id:
             raise ConfigError(
                 f"this node has the id {id!r}, and there is no list of nodes; set {NODES}, "
-                "standalone.nodes or standalone.nodes_file, or remove the id",
+                "standalone.nodes, standalone.nodes_file or standalone.consul, or remove the id",
                 code=EMPTY_NODE_LIST,
             )
         return ALONE, NodeList((ALONE,)), source
     nodes = source.read()
-    if not id:
-        raise ConfigError(
-            f"there is a list of nodes, and this node has no id; set {NODE_ID}",
-            code=NODE_ID_UNSET,
-        )
-    if id not in nodes.ids:
+    if _named(id) not in nodes.ids:
         listed = ", ".join(nodes.ids[:10]) + (", …" if len(nodes.ids) > 10 else "")
         raise ConfigError(
             f"the list of nodes does not have this node, {id!r}; it has {listed}",
             code=NODE_NOT_LISTED,
         )
     return id, nodes, source
+
+
+def _named(id: str) -> str:
+    if not id:
+        raise ConfigError(
+            f"there is a list of nodes, and this node has no id; set {NODE_ID}",
+            code=NODE_ID_UNSET,
+        )
+    return id

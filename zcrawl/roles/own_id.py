@@ -17,6 +17,7 @@ from zcrawl.errors import ConfigError, UnreachableError
 from zcrawl.model.reasons.cluster import ID_TAKEN
 
 LOOK_AGAIN_S: Final = 0.3
+OWN_ID: Final = "a cluster.id of its own"
 
 Look = Callable[[], list[Sighting]]
 
@@ -56,8 +57,9 @@ def _living(seen: list[Sighting], ids: Collection[str]) -> Member | None:
 
 
 def id_taken(role: MemberRole, other: Member) -> ConfigError:
+    own = "an id of its own (ZCRAWL_NODE_ID)" if role is MemberRole.STANDALONE else OWN_ID
     return ConfigError(
         f"another living {role.value} is registered as {other.id}: pid {other.pid} on "
-        f"{other.hostname}; give this one a cluster.id of its own",
+        f"{other.hostname}; give this one {own}",
         code=ID_TAKEN,
     )

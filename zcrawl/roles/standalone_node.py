@@ -21,6 +21,7 @@ from zcrawl.model.log_event import Note
 from zcrawl.model.reasons.cluster import NAME_EXISTS
 from zcrawl.ownership import Assigner
 from zcrawl.roles import cluster as cluster_keys
+from zcrawl.roles.consul_nodes import ConsulNodes
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.node_list_source import NodeListSource, node_id, read_at_start
 from zcrawl.runtime import clock
@@ -64,51 +65,91 @@ class StandaloneNode:
         self._beats: ZmqBeats | None = None
         self._beat_at = 0.0
         self._divided_by = 0  # nodes that share the rates
-        self._watch = NodeWatch(self.id, nodes, clock.now())
+        in_consul = self._source.is_consul
+        self._watch = NodeWatch(self.id, nodes, clock.now(), only_living=in_consul)
         by_url = config.standalone.resources == "urls"
         self.shares = Shares(Assigner(self.id, nodes.ids), by_url=by_url)
         self.shares.view = self._watch.view()
+        self._consul: ConsulNodes | None = None
+        if in_consul:
+            self._consul = ConsulNodes(
+                config,
+                self.id,
+                log,
+                on_list=lambda nodes: self._handle(ListRead(nodes)),
+                on_sure=self._be_sure_until,
+            )
 
     async def run(
         self, cluster: EmbeddedCluster, jobs: Sequence[StandaloneJob], stop: asyncio.Event
     ) -> None:
         """Work until `stop` is set; then finish the requests in flight."""
-        nodes = self._watch.nodes
         async with contextlib.AsyncExitStack() as stack:
-            if nodes.has_addresses and self.id in nodes.addresses:
-                keys = cluster_keys.master_keys(self._config)
-                self._beats = stack.enter_context(
-                    ZmqBeats(
-                        self.id,
-                        new_incarnation(),
-                        nodes.addresses[self.id],
-                        self._log,
-                        keys=keys,
-                        insecure=self._config.mesh.insecure,
-                    )
+            if self._consul is not None:
+                stack.push_async_callback(self._consul.close)
+                await self._wait_for_list(self._consul, stop)
+            if not stop.is_set():
+                await self._work(cluster, jobs, stop, stack)
+        if self._consul is not None and self._consul.failure is not None:
+            raise self._consul.failure
+
+    async def _wait_for_list(self, consul: ConsulNodes, stop: asyncio.Event) -> None:
+        """Register, and wait for the list. While Consul is away this node waits: it cannot know
+        its share."""
+        await consul.start(stop)
+        self._notify.ready(f"{self.id}: waiting for the list of nodes from Consul")
+        while not (consul.settled.is_set() or stop.is_set()):
+            self._notify.alive()
+            with contextlib.suppress(TimeoutError):  # time to look again
+                await asyncio.wait_for(stop.wait(), PULSE_S)
+
+    async def _work(
+        self,
+        cluster: EmbeddedCluster,
+        jobs: Sequence[StandaloneJob],
+        stop: asyncio.Event,
+        stack: contextlib.AsyncExitStack,
+    ) -> None:
+        nodes = self._watch.nodes
+        if nodes.has_addresses and self.id in nodes.addresses:
+            keys = cluster_keys.master_keys(self._config)
+            self._beats = stack.enter_context(
+                ZmqBeats(
+                    self.id,
+                    new_incarnation(),
+                    nodes.addresses[self.id],
+                    self._log,
+                    keys=keys,
+                    insecure=self._config.mesh.insecure,
                 )
-                self._beats.listen(lambda node, text: self._handle(BeatHeard(node, text)))
-                self._beats.follow(nodes.addresses)
-            await stack.enter_async_context(cluster)
-            self._tell(
-                "standalone",
-                f"{self.id} of {len(nodes.ids)} nodes, fingerprint {nodes.fingerprint}",
             )
-            for job in jobs:
-                await self._submit(cluster, job)
+            self._beats.listen(lambda node, text: self._handle(BeatHeard(node, text)))
+            self._beats.follow(nodes.addresses)
+        await stack.enter_async_context(cluster)
+        self._tell(
+            "standalone",
+            f"{self.id} of {len(nodes.ids)} nodes, fingerprint {nodes.fingerprint}",
+        )
+        for job in jobs:
+            await self._submit(cluster, job)
+        await self._divide_rates(cluster, jobs)
+        self._notify.ready(self.id)
+        while not stop.is_set():
+            self._poll()
             await self._divide_rates(cluster, jobs)
-            self._notify.ready(self.id)
-            while not stop.is_set():
-                self._poll()
-                await self._divide_rates(cluster, jobs)
-                self._notify.alive()
-                if any(not run.ended and run.state != "paused" for run in cluster.snapshot().runs):
-                    await cluster.ensure_workers()
-                with contextlib.suppress(TimeoutError):  # time to look again
-                    await asyncio.wait_for(stop.wait(), PULSE_S)
-            self._notify.stopping()
-            await cluster.drain(DRAIN_TIMEOUT_S)
-            await cluster.flush_outputs()
+            self._notify.alive()
+            if any(not run.ended and run.state != "paused" for run in cluster.snapshot().runs):
+                await cluster.ensure_workers()
+            with contextlib.suppress(TimeoutError):  # time to look again
+                await asyncio.wait_for(stop.wait(), PULSE_S)
+        self._notify.stopping()
+        await cluster.drain(DRAIN_TIMEOUT_S)
+        await cluster.flush_outputs()
+        if self._consul is not None:  # nothing is in flight any more: others may have the share
+            await self._consul.close()
+
+    def _be_sure_until(self, moment: float) -> None:
+        self.shares.sure_until = moment
 
     async def _submit(self, cluster: EmbeddedCluster, job: StandaloneJob) -> None:
         """Start a job that this node does not have yet. One that it has continues by itself."""
@@ -157,7 +198,10 @@ class StandaloneNode:
         try:
             if node_id(config, self._environ) not in ("", self.id):
                 raise ConfigError(f"this node is {self.id}; another id needs a restart")
-            self._source = NodeListSource(config, self._environ)
+            source = NodeListSource(config, self._environ)
+            if source.is_consul != self._source.is_consul:
+                raise ConfigError("a change from or to a list in Consul needs a restart")
+            self._source = source
             event: NodeEvent = (
                 ListRead(self._source.read()) if self._source.is_set else TimePassed()
             )

@@ -253,7 +253,7 @@ class WorkerNode:
                 self._tell("consul_away", reason)
             case coord.CoordBack():
                 self._tell("consul_back", "Consul answers again")
-            case coord.LeaderSeen() | coord.WorkersChanged():
+            case coord.LeaderSeen() | coord.WorkersChanged() | coord.NodesChanged():
                 pass  # workers learn the leader from its BEAT messages
             case coord.Elected() | coord.Deposed():
                 raise AssertionError("a worker does not stand for election")

@@ -45,6 +45,11 @@ def parse_nodes(text: str, source: str) -> NodeList:
     return of_entries(entries, source)
 
 
+def is_id(text: str) -> bool:
+    """Return whether a text can be the id of a node."""
+    return _ID.fullmatch(text) is not None
+
+
 def of_entries(entries: Iterable[str], source: str) -> NodeList:
     """Check entries. Raise ConfigError, with the name of the source, if they cannot be meant."""
     ids: list[str] = []

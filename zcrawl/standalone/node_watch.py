@@ -77,8 +77,10 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class NodeWatch:
-    def __init__(self, me: str, nodes: NodeList, now: float) -> None:
+    def __init__(self, me: str, nodes: NodeList, now: float, *, only_living: bool = False) -> None:
+        """`only_living`: who makes the list has left out the nodes that do not live."""
         self.me = me
+        self._only_living = only_living
         self.nodes = nodes
         self._heard = dict.fromkeys(nodes.ids, now)
         self._silent: set[str] = set()
@@ -126,7 +128,7 @@ class NodeWatch:
         return {
             "node": self.me,
             "fingerprint": self.nodes.fingerprint,
-            "watched": self.nodes.has_addresses,
+            "watched": self.nodes.has_addresses or self._only_living,
             "nodes": [msgspec.structs.asdict(view) for view in self.views()],
         }
 

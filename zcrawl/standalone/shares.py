@@ -32,6 +32,7 @@ class Shares:
         self.assigner = assigner
         self.by_url = by_url
         self.revision = 0
+        self.sure_until = float("inf")  # after this, another may have this share: begin nothing
         self.view: dict[str, Any] = {}  # the node's list, for displays (`NodeWatch.view`)
 
     def change(self, nodes: Iterable[str], alive: Iterable[str] | None = None) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from zcrawl.coord import calls as c
 from zcrawl.coord.election import Election
+from zcrawl.coord.members import watched_by
 from zcrawl.coord.ports import Condition, Member, MemberRole, OnEvent
 from zcrawl.testing.lock_service import FakeConsul
 
@@ -199,12 +200,11 @@ class SimCoordinator:
         if self._is_cut() or not self.alive:
             return  # its connection is dead; it hears nothing
         me, now = self.election.me, self._time.now
-        readings: list[c.ElectionEvent] = [
-            self._consul.read_lock(me.cluster, now),
-            self._consul.read_members(MemberRole.MASTER, me.cluster, now),
-        ]
-        if me.role is MemberRole.MASTER:
-            readings.append(self._consul.read_members(MemberRole.WORKER, me.cluster, now))
+        roles = watched_by(me.role)
+        readings: list[c.ElectionEvent] = []
+        if MemberRole.MASTER in roles:
+            readings.append(self._consul.read_lock(me.cluster, now))
+        readings += [self._consul.read_members(role, me.cluster, now) for role in roles]
         # In order among themselves, but they may overtake the answers of calls.
         self._read_at = max(self._read_at, now + self._time.latency())
         for reading in readings:

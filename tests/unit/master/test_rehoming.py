@@ -87,6 +87,19 @@ def test_what_a_worker_holds_stays_and_nothing_else_is_sent() -> None:
     assert {lease.row.url for lease in story.leader.state.leases.by_seq.values()} == held
 
 
+def test_a_node_that_is_not_sure_of_its_share_sends_nothing() -> None:
+    """From the moment itself on, without an event; and it goes on when it is sure again."""
+    story, shares = standalone("node-1")
+    shares.sure_until = story.now
+    story.join()
+    story.wait(1.0)
+    assert not story.assigned()
+    assert queued(story) == set(URLS)
+    shares.sure_until = float("inf")
+    story.wait(1.0)
+    assert story.assigned()
+
+
 def begun(story: LeaderStory, shares: Shares) -> Rehome:
     """Give all to this node; return the command that begins the pass, which is not carried out."""
     story.hold = lambda what: isinstance(what, Rehome)

@@ -51,12 +51,22 @@ def _listed(settings: Settings, nodes: str | None) -> NodeList | None:
 
     if nodes is None:
         source = NodeListSource(settings.config, os.environ)
+        if source.is_consul:
+            return _registered(settings)
         return source.read() if source.is_set else None
     if nodes.startswith("@"):
         return read_node_file(Path(nodes[1:]))
     if nodes.lstrip()[:1] in ("[", "{"):
         return parse_nodes(nodes, "--nodes")
     return of_entries(nodes.replace(",", " ").split(), "--nodes")
+
+
+def _registered(settings: Settings) -> NodeList:
+    """Return the nodes that live now, from Consul."""
+    from zcrawl.roles.consul_nodes import registered_ids
+    from zcrawl.standalone.node_list import of_entries
+
+    return of_entries(sorted(registered_ids(settings.config)), "Consul")
 
 
 def _compute(resource: str, listed: NodeList, by_url: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@
 
 The machine lives in the Consul thread and nowhere else. Made by `roles.cluster`.
 
-Blocking queries have one thread each for the lock, the masters and the workers; the Consul thread
+Blocking queries have one thread each for the lock and for each watched role; the Consul thread
 gets what they read. A thread ends by itself after `stop` is set, at the latest when its query
 returns; it holds nothing that has to be given back.
 """
@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 from zcrawl.coord import calls as c
 from zcrawl.coord.agents.consul_client import ConsulClient, ConsulSettings
 from zcrawl.coord.election import Election
+from zcrawl.coord.members import watched_by
 from zcrawl.coord.ports import Condition, CoordAway, CoordEvent, Member, MemberRole, OnEvent
 
 Reading: TypeAlias = c.LockRead | c.MembersRead
@@ -44,9 +45,9 @@ RETRY_LONGEST_S: Final = 1.0
 def start_watches(
     settings: ConsulSettings, me: Member, report: Report, stop: threading.Event
 ) -> None:
-    watches = ["lock", MemberRole.MASTER.value]
-    if me.role is MemberRole.MASTER:
-        watches.append(MemberRole.WORKER.value)
+    roles = watched_by(me.role)
+    watches = ["lock"] if MemberRole.MASTER in roles else []
+    watches += [role.value for role in roles]
     for what in watches:
         client = ConsulClient(settings, me, ANSWER_TIMEOUT_S)
         watch = _Watch(what, client, report, stop)

@@ -251,7 +251,7 @@ NAME_NOT_ALLOWED: Final = refusal(
 ID_TAKEN: Final = refusal(
     "id_taken",
     "Another living node is registered under the same id.",
-    "Give this one a cluster.id of its own.",
+    "Give this one a cluster.id of its own; a standalone node: ZCRAWL_NODE_ID.",
 )
 DUPLICATE_ID: Final = refusal(
     "duplicate_id",
