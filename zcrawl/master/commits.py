@@ -151,7 +151,10 @@ class Commits:
             change = self._results.plan(received, offset, now)
             if self._state.shares is None or not change.links:
                 return change
-            return msgspec.structs.replace(change, links=self._state.own(change.links))
+            active = self._state.runs.get(change.run)
+            assert active is not None, "only results of live runs have links"
+            links = self._state.own(change.links, active.row.spec, active.row.canonical)
+            return msgspec.structs.replace(change, links=links)
         except Exception as error:
             effects.append(
                 Note(PLAN_ERROR, f"result {received.number} of {received.stream[0]}: {error!r}")
