@@ -160,9 +160,7 @@ class StandaloneNode:
         try:
             if node_id(config, self._environ) not in ("", self.id):
                 raise ConfigError(f"this node is {self.id}; another id needs a restart")
-            source = NodeListSource(config, self._environ)
-            event = self._list_of(source)
-            self._source = source
+            event = self._list_of(NodeListSource(config, self._environ))
         except ConfigError as error:
             event = ListFailed(str(error))
         if config.standalone.resources != self._config.standalone.resources:
@@ -171,13 +169,15 @@ class StandaloneNode:
         self._notify.ready(self.id)
 
     def _list_of(self, source: NodeListSource) -> NodeEvent:
-        """Return what a source of the list says. A list that is gone is a mistake."""
+        """Return what a new source of the list says. Also one that is wrong now is watched from now
+        on; but a list that is not set any more is a mistake, and the old one stays."""
         if source.is_set:
+            self._source = source
             return ListRead(source.read())
         if self._source.is_set:
             raise ConfigError(
-                f"there is no list of nodes any more; set {NODES}, standalone.nodes "
-                "or standalone.nodes_file"
+                f"there is no list of nodes any more; set {NODES}, standalone.nodes or "
+                "standalone.nodes_file"
             )
         return TimePassed()
 
