@@ -149,10 +149,9 @@ class Commits:
         """
         try:
             change = self._results.plan(received, offset, now)
-            if self._state.shares is None or not change.links:
+            active = self._state.runs.get(change.run) if change.links else None
+            if active is None:  # nothing is admitted to a run that has ended
                 return change
-            active = self._state.runs.get(change.run)
-            assert active is not None, "only results of live runs have links"
             links = self._state.own(change.links, active.row.spec, active.row.canonical)
             return msgspec.structs.replace(change, links=links)
         except Exception as error:
