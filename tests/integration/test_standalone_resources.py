@@ -217,3 +217,27 @@ def test_sighup_reads_the_configuration_for_another_file_of_nodes(nodes: Nodes) 
     other.write_text("node-1\nnode-2\nnode-3\nnode-4\n")
     hang_up(nodes, "node-1")
     wait_until(lambda: "changed: 4 nodes" in nodes.log("node-1"), 10)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        'kind = "shell"\n[shell]\ncommand = "/bin/echo"\nargs = ["${seed}"]\n',
+        'kind = "http"\n[politeness]\nrate = 0\n[http]\nurl = "HOST/${resource}"\n',
+    ],
+)
+def test_tasks_on_one_machine_are_done_for_each_id(
+    host: OneHost, tmp_path: Path, table: str
+) -> None:
+    """Neither `${seed}` nor `${resource}` is taken for a secret that is not set."""
+    job, config = tmp_path / "job.toml", tmp_path / "zcrawl.toml"
+    config.write_text("[worker.shell]\nany = true\n")
+    top = 'name = "ids"\nresources = ["a", "b"]\n'
+    job.write_text(top + table.replace("HOST", host.url("")))
+    answer = command("crawl", str(job), "--data", "d", "--config", str(config), cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    items = command("export", "ids", "--data", "d", cwd=tmp_path).stdout.splitlines()
+    assert sorted((item := json.loads(line)).get("seed") or item["url"][-1] for line in items) == [
+        "a",
+        "b",
+    ]

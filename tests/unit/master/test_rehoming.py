@@ -163,9 +163,8 @@ def test_the_ids_of_a_job_are_shared_and_not_the_host() -> None:
     story.join()
     story.tick()
     first = next(each for each in story.assigned() if each.url in mine)
-    found = [f"http://host.test/found-{n}" for n in range(8)]
-    links = [link(url) for url in found]
-    story.report(result_of(first, story.master.epoch, links=[link(url) for url in found]))
+    targets = [f"http://host.test/found-{n}" for n in range(8)]
+    story.report(result_of(first, story.master.epoch, links=[link(url) for url in targets]))
     story.wait(1.0)
     rows = {row.url: row for row in story.store.tables.requests.values() if row.run == first.run}
-    assert all(rows[url].state is not RequestState.SKIPPED for url in found)
+    assert all(rows[url].state is not RequestState.SKIPPED for url in targets)
