@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tests.contract.store_world import DONE, SKIPPED, World
 from zcrawl.model.rows import NewLink
+from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import RunState
 from zcrawl.ownership import owner_of
 from zcrawl.standalone.shares import Division, host_resource
 from zcrawl.store.commands import Rehome, Rehomed
+from zcrawl.submit.read import to_json
 
 PAIR = ("node-1", "node-2")
 URLS = [f"http://host-{n}.test/" for n in range(12)]
@@ -116,3 +118,22 @@ def test_a_link_that_is_admitted_as_skipped_can_be_claimed(world: World) -> None
     assert world.failures(first.run) == [(OTHERS[0], SKIPPED, "owned by node-2")]
     assert rehome(world, "node-1").claimed == 1
     assert [lane.queued for lane in world.reload().lanes] == [1]
+
+
+FEEDS = [f"feed-{n}" for n in range(8)]
+FEED_URLS = {f"http://host.test/{feed}": feed for feed in FEEDS}
+
+
+def test_rows_of_a_listed_resource_go_to_the_owner_of_its_id(world: World) -> None:
+    """Whatever their host is; a row that the list does not name stays with this node."""
+    spec = to_json(
+        JobSpec("feeds", seeds=("http://host.test/${resource}",), resources=tuple(FEEDS))
+    )
+    link = "http://host.test/found"
+    run = world.submit(*FEED_URLS, link, spec=spec).run
+    others = [url for url, feed in FEED_URLS.items() if owner_of(feed, PAIR) == "node-2"]
+    assert 0 < len(others) < len(FEEDS)
+    assert rehome(world, *PAIR, limit=3).released == len(others)
+    assert sorted(url for url, _, _ in world.failures(run)) == sorted(others)
+    assert rehome(world, "node-2").released == len(FEEDS) - len(others), "not the link"
+    assert rehome(world, "node-1").claimed == len(FEEDS)

@@ -20,12 +20,13 @@ from zcrawl.cli.text_files import UnreadableText, read_text_file
 from zcrawl.errors import JobError, UsageError
 from zcrawl.model import formats
 from zcrawl.model.reasons.usage import OUT_UNWRITABLE, UNREADABLE
-from zcrawl.model.spec import CRAWL, HTTP, JobSpec
+from zcrawl.model.spec import CRAWL, HTTP, RESOURCE, JobSpec, for_resources
 from zcrawl.submit import outputs
 from zcrawl.submit.code import begins_by_itself, code_of, is_file
 from zcrawl.submit.extraction import check_schema_fields
 from zcrawl.submit.params import filled_seeds, merged
 from zcrawl.submit.read import default_name, file_stem, overlay, parse_table, to_dict
+from zcrawl.submit.resources import MOST_SEEDS
 from zcrawl.submit.seeds import SeedLines, file_advice, seed_check
 from zcrawl.submit.tags import with_added
 from zcrawl.submit.url_logins import UrlLogins
@@ -160,7 +161,7 @@ def prepare(
     table = overlay(table, with_added(table, changes))
     if "spider" in table:
         _bring_code(table, Path(job_file or "").parent if "spider" not in changes else Path())
-    page = urls[0] if urls and names_page and table.get("seeds") else ""
+    page = urls[0] if urls and names_page and (table.get("seeds") or table.get("resources")) else ""
     if urls and not page:
         # Arguments replace the file's seeds, as every flag replaces the file's value.
         table["seeds"] = list(urls)
@@ -170,7 +171,9 @@ def prepare(
     named = "stdin" if seeds_file == "-" else seeds_file or ""
     seed_lines = read_lines(seeds_file) if seeds_file else ()
     lines = SeedLines(seed_lines, named, logins.clean, check)
-    own = seeds or ([] if seeds_file else _own_url(table))
+    if seeds_file and table.get("resources"):
+        raise UsageError("the job has resources, and --seeds gives seeds beside them; remove one")
+    own = _for_resources(seeds or ([] if seeds_file else _own_url(table)), table)
     rest = lines.chunks(with_params(own, table.get("params"), params))
     if "name" not in table and not job_file:
         table["name"] = "unnamed"  # until the first seed is known
@@ -306,6 +309,17 @@ def _own_url(table: Mapping[str, Any]) -> list[str]:
     http = table.get("http")
     url = http.get("url") if table.get("kind") == HTTP and isinstance(http, Mapping) else None
     return [url] if isinstance(url, str) and url else []
+
+
+def _for_resources(seeds: list[str], table: Mapping[str, Any]) -> list[str]:
+    """Return the seeds with each resource filled in. A wrong value is refused later, by name."""
+    given = table.get("resources")
+    ids = [id for id in given if isinstance(id, str)] if isinstance(given, list) else []
+    if not ids or len(ids) * max(1, len(seeds)) > MOST_SEEDS or not all(map(str.strip, ids)):
+        return [] if ids else [seed for seed in seeds if RESOURCE not in seed]
+    if not seeds and table.get("kind", CRAWL) in (CRAWL, HTTP):
+        return []
+    return [seed for _, seed in for_resources(seeds, ids)]
 
 
 def _clean_urls(table: dict[str, Any], logins: UrlLogins) -> None:

@@ -149,9 +149,11 @@ class Commits:
         """
         try:
             change = self._results.plan(received, offset, now)
-            if self._state.shares is None or not change.links:
+            active = self._state.runs.get(change.run) if change.links else None
+            if active is None:  # nothing is admitted to a run that has ended
                 return change
-            return msgspec.structs.replace(change, links=self._state.own(change.links))
+            links = self._state.own(change.links, active.row.spec, active.row.canonical)
+            return msgspec.structs.replace(change, links=links)
         except Exception as error:
             effects.append(
                 Note(PLAN_ERROR, f"result {received.number} of {received.stream[0]}: {error!r}")

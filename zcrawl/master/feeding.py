@@ -78,6 +78,7 @@ class Feeding:
         fitting = MOST_BYTES * max(1, len(rows)) // max(1, size)
         self._limit = max(LEAST_ITEMS, min(MOST_ITEMS, 2 * self._limit, fitting))
         links, lost = _links(rows, active.spec, active.rules)
+        links = self._state.own(links, active.row.spec, active.row.canonical)
         if lost:
             text = f"run {run}: {lost} items of run {query.run} have no URL in "
             text += repr(active.spec.seeds_from.field)

@@ -332,7 +332,7 @@ class Firing:
             now=state.utc(now),
             name=row.name,
             spec=plan.spec,
-            seeds=plan.seeds,
+            seeds=state.own(plan.seeds, plan.spec, plan.canonical),
             seed_hosts=plan.seed_hosts,
             canonical=plan.canonical,
             start_facts=facts,

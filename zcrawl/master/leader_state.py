@@ -32,6 +32,7 @@ from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunRow
 from zcrawl.model.spec import JobSpec, Retention, ScheduleDefaults
 from zcrawl.result.receive import Receiver
+from zcrawl.standalone.listed import listed_resources
 from zcrawl.standalone.shares import Shares
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
 from zcrawl.submit.output_rights import OutputRights
@@ -182,9 +183,12 @@ class LeaderState:
         """Set what counts for schedules of jobs that do not say it."""
         self.schedule_defaults = defaults
 
-    def own(self, links: tuple[NewLink, ...]) -> tuple[NewLink, ...]:
-        """Return links with the reason to skip those that another standalone node owns."""
-        return links if self.shares is None else self.shares.mark(links)
+    def own(self, links: tuple[NewLink, ...], spec: bytes, canonical: int) -> tuple[NewLink, ...]:
+        """Return links with the reason to skip those that another standalone node owns. `spec` and
+        `canonical` are those of their run."""
+        if self.shares is None:
+            return links
+        return self.shares.mark(links, listed_resources(spec, canonical))
 
     # ------------------------------------------------------------ for those who watch
 

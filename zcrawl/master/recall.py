@@ -76,7 +76,7 @@ class Recall:
         rows = _affordable(known_pages.rows, scope.cost)
         inside = [page for page in rows if scope.verdict(page.url, page.depth) is None]
         links, lost = _links(inside, active.rules)
-        links = self._state.own(links)
+        links = self._state.own(links, row.spec, row.canonical)
         if lost:
             why = "their URLs are not valid under its rules"
             text = f"run {run}: {lost} pages of earlier runs are left out: {why}"

@@ -8,6 +8,7 @@ compile each of them again in every process, which was 30 ms of a start.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -408,12 +409,24 @@ class ShellTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_output: int = 10_000_000  # bytes of stdout, and of stderr, that are kept
 
 
+RESOURCE: Final = "${resource}"
+
+
+def for_resources(seeds: Sequence[str], resources: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield (resource, seed): the seeds of each resource, which is a seed itself if there are none.
+    Nothing without resources."""
+    for resource in resources:
+        for seed in seeds or (RESOURCE,):
+            yield resource, seed.replace(RESOURCE, resource)
+
+
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     kind: str = CRAWL  # or http, shell, or the name of a plugin that executes the job
     http: HttpTask = HttpTask()
     shell: ShellTask = ShellTask()
     seeds: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()  # ids that nodes share; ${resource} in seeds is each of them
     tags: tuple[str, ...] = ()  # words that jobs are grouped by
     priority: int = 0  # -100 to 100; higher goes first
     concurrency: int = 0  # tasks without a host at the same time; 0: as many as workers take
@@ -459,8 +472,9 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def own_seeds(self) -> tuple[str, ...]:
-        """The seeds in the job itself: the URL of an HTTP task is one."""
-        return self.seeds or ((self.http.url,) if self.http.url else ())
+        """The seeds in the job itself: the URL of an HTTP task is one, and so is a resource."""
+        seeds = self.seeds or ((self.http.url,) if self.http.url else ())
+        return tuple(seed for _, seed in for_resources(seeds, self.resources)) or seeds
 
     @property
     def needs_session(self) -> bool:

@@ -17,13 +17,13 @@ import msgspec
 from zcrawl.config import Config
 from zcrawl.errors import ConfigError, RefusedError
 from zcrawl.mesh.sockets.beats import ZmqBeats
-from zcrawl.model.log_event import Note
+from zcrawl.model.log_event import CONFIG_NEEDS_RESTART, Note
 from zcrawl.model.reasons.cluster import NAME_EXISTS
 from zcrawl.ownership import Assigner
 from zcrawl.roles import cluster as cluster_keys
 from zcrawl.roles.consul_nodes import ConsulNodes
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.roles.node_list_source import NodeListSource, node_id, read_at_start
+from zcrawl.roles.node_list_source import NODES, NodeListSource, node_id, read_at_start
 from zcrawl.runtime import clock
 from zcrawl.runtime.notify import Notify
 from zcrawl.runtime.supervisor import new_incarnation
@@ -50,6 +50,7 @@ class StandaloneJob(msgspec.Struct, frozen=True):
     name: str
     submission: dict[str, Any]
     rate: float = 0.0  # of the file; 0: unlimited
+    shared: bool = False  # it has a list of resources: several nodes may fetch from one host
 
 
 class StandaloneNode:
@@ -64,7 +65,7 @@ class StandaloneNode:
         self._config = config
         self._beats: ZmqBeats | None = None
         self._beat_at = 0.0
-        self._divided_by = 0  # nodes that share the rates
+        self._divided: dict[int, int] = {}  # run → nodes that share its rate
         in_consul = self._source.is_consul
         self._watch = NodeWatch(self.id, nodes, clock.now(), only_living=in_consul)
         by_url = config.standalone.resources == "urls"
@@ -164,18 +165,20 @@ class StandaloneNode:
         self._log("job_submitted", f"{job.name}: run {reply['run']}")
 
     async def _divide_rates(self, cluster: EmbeddedCluster, jobs: Sequence[StandaloneJob]) -> None:
-        """With URLs as resources, several nodes fetch from one host: each has a part of its rate.
+        """If several nodes fetch from one host, each has a part of its rate: with URLs as
+        resources, and in jobs with a list of their own. Also in runs that a schedule began.
 
         By the listed nodes, not by those that live: a node that cannot be heard may be fetching.
         """
+        rates = {job.name: job.rate for job in jobs if job.shared or self.shares.by_url}
         count = len(self._watch.nodes.ids)
-        if not self.shares.by_url or count == self._divided_by:
-            return
-        self._divided_by = count
-        for job in jobs:
-            if job.rate:
-                with contextlib.suppress(RefusedError):  # its run has ended
-                    await cluster.ask("tune", {"ref": job.name, "rate": job.rate / count})
+        for run in cluster.snapshot().runs:
+            rate = rates.get(run.name)
+            if not rate or run.ended or self._divided.get(run.run) == count:
+                continue
+            with contextlib.suppress(RefusedError):  # it has ended meanwhile
+                await cluster.ask("tune", {"ref": run.name, "run": run.run, "rate": rate / count})
+            self._divided[run.run] = count
 
     def _poll(self) -> None:
         """Look at the list, and at the time."""
@@ -201,14 +204,26 @@ class StandaloneNode:
             source = NodeListSource(config, self._environ)
             if source.is_consul != self._source.is_consul:
                 raise ConfigError("a change from or to a list in Consul needs a restart")
-            self._source = source
-            event: NodeEvent = (
-                ListRead(self._source.read()) if self._source.is_set else TimePassed()
-            )
+            event = self._list_of(source)
         except ConfigError as error:
             event = ListFailed(str(error))
+        if config.standalone.resources != self._config.standalone.resources:
+            self._log(CONFIG_NEEDS_RESTART, "standalone.resources")
         self._handle(event)
         self._notify.ready(self.id)
+
+    def _list_of(self, source: NodeListSource) -> NodeEvent:
+        """Return what a new source of the list says. Also one that is wrong now is watched from now
+        on; but a list that is not set any more is a mistake, and the old one stays."""
+        if source.is_set:
+            self._source = source
+            return ListRead(source.read())
+        if self._source.is_set:
+            raise ConfigError(
+                f"there is no list of nodes any more; set {NODES}, standalone.nodes or "
+                "standalone.nodes_file"
+            )
+        return TimePassed()
 
     def _handle(self, event: NodeEvent) -> None:
         for effect in self._watch.handle(event, clock.now()):

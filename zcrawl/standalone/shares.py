@@ -6,13 +6,14 @@ tells the leader that rows may have another owner now (`master.rehoming`).
 
 The resource of a URL is its host, without the scheme and the scheme's own port, so that http and
 https of a site have one owner. With `by_url`, it is the canonical URL. The resource of a task
-without a host is its id. The request that calls a spider's `start`, and the one task of a job
-without seeds, belong to every node.
+without a host is its id. A job with a list `resources` is shared by the ids of that list, and what
+the list does not name belongs to the node that has it (`standalone.listed`). The request that calls
+a spider's `start`, and the one task of a job without seeds, belong to every node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -45,10 +46,13 @@ class Shares:
         """Return the shares as they are now, as data."""
         return Division(self.assigner.node_id, self.assigner.live_nodes, self.by_url)
 
-    def owner(self, url: str) -> str:
-        """Return the owner of a row's URL, or of a task's id; empty: every node does it."""
+    def owner(self, url: str, listed: Mapping[str, str] | None = None) -> str:
+        """Return the owner of a row's URL, or of a task's id; empty: every node does it. `listed`:
+        the ids of a job with a list of its own (`standalone.listed`)."""
         if not url or is_start(url):
             return ""
+        if listed is not None:
+            return self.assigner.owner(listed[url]) if url in listed else ""
         return self.assigner.owner(self.resource(url))
 
     def resource(self, url: str) -> str:
@@ -57,16 +61,18 @@ class Shares:
             return url
         return host_resource(url)
 
-    def skip(self, url: str) -> str:
+    def skip(self, url: str, listed: Mapping[str, str] | None = None) -> str:
         """Return the reason to skip the row of a URL; empty: it is this node's."""
-        owner = self.owner(url)
+        owner = self.owner(url, listed)
         return "" if owner in ("", self.assigner.node_id) else owned_by(owner)
 
-    def mark(self, links: Iterable[NewLink]) -> tuple[NewLink, ...]:
+    def mark(
+        self, links: Iterable[NewLink], listed: Mapping[str, str] | None = None
+    ) -> tuple[NewLink, ...]:
         """Return links with the reason to skip those that another node owns."""
         return tuple(
             msgspec.structs.replace(link, skip=reason)
-            if not link.skip and (reason := self.skip(link.url))
+            if not link.skip and (reason := self.skip(link.url, listed))
             else link
             for link in links
         )

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.model.reasons.usage import COMMAND_TOO_LONG, SECRET_IN_ARGS
-from zcrawl.model.spec import HTTP, SHELL, HttpExpect, HttpTask, JobSpec, ShellTask
+from zcrawl.model.spec import HTTP, RESOURCE, SHELL, HttpExpect, HttpTask, JobSpec, ShellTask
 from zcrawl.submit.access import check_only_references, check_secret_header
 from zcrawl.submit.seeds import check_seed
 from zcrawl.submit.shell_rights import SEED
@@ -66,13 +66,13 @@ def _check_http(spec: JobSpec) -> None:
     if http.url and spec.seeds:
         raise JobError("http.url and seeds are both given; the seeds are the URLs, remove one")
     if http.url:
-        if _REFERENCE.search(http.url):
+        if _REFERENCE.search(http.url.replace(RESOURCE, "")):
             raise JobError(
                 "http.url has a secret, which logs and displays would show; put it into "
                 "http.headers, http.body or http.auth"
             )
         try:
-            check_seed(http.url)
+            check_seed(spec.own_seeds[0])
         except BadUrl as error:
             raise JobError(f"http.url: {error}", code=error.code) from None
     if spec.fetch.engine == "browser":

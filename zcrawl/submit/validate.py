@@ -37,6 +37,7 @@ from zcrawl.submit.outputs import check_outputs, refuse_login
 from zcrawl.submit.params import check_params, filled
 from zcrawl.submit.prefixes import place_of
 from zcrawl.submit.private import check_private_host
+from zcrawl.submit.resources import check_resources
 from zcrawl.submit.seeds import check_seed, seed_check
 from zcrawl.submit.tags import check_tags
 from zcrawl.submit.tasks import check_command_length, check_tasks
@@ -115,12 +116,14 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     schedule.check_schedule(spec)
     check_kind(spec)
     check_tags(spec.tags)
+    check_resources(spec)
+    key = "resources" if spec.resources else "seeds"
     check_kind_of_seed = seed_check(spec.kind)
-    for number, seed in enumerate(spec.seeds if seeds else (), 1):
+    for number, seed in enumerate(_listed_seeds(spec) if seeds else (), 1):
         try:
             check_kind_of_seed(seed)
         except BadUrl as error:
-            raise JobError(f"seeds, entry {number}: {error}", code=error.code) from None
+            raise JobError(f"{key}, entry {number}: {error}", code=error.code) from None
     _check_numbers(spec)
     _check_fetch(spec)
     _check_headers("http.headers", spec.http.headers)
@@ -135,6 +138,11 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     check_recrawl(spec.recrawl, spec.kind == CRAWL)
     check_duplicates(spec.duplicates)
     check_run_rules(spec)
+
+
+def _listed_seeds(spec: JobSpec) -> tuple[str, ...]:
+    """Return the seeds that lists of the job say; `http.url` is checked with the call."""
+    return spec.own_seeds if spec.resources else spec.seeds
 
 
 def check_run_rules(spec: JobSpec) -> None:
@@ -177,6 +185,7 @@ def _check_size(spec: JobSpec) -> None:
     """Count entries and characters before anything looks at them one by one."""
     for key, urls, advice in (
         ("seeds", spec.seeds, "More seeds come from a file: --seeds FILE"),
+        ("resources", spec.resources, "Make several jobs"),
         ("sitemaps.urls", spec.sitemaps.urls, "Name a sitemap index that lists them"),
     ):
         if len(urls) > MAX_URLS:

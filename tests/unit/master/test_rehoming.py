@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.machine_tools import LeaderStory
+from tests.unit.machine_tools import NO_PACE, LeaderStory, link, result_of
 from zcrawl.errors import CommitUnknown, StoreUnavailable
 from zcrawl.master.events import CommandFailed
 from zcrawl.master.master import Master
+from zcrawl.model.spec import JobSpec, Schedule
 from zcrawl.model.states import RequestState
 from zcrawl.ownership import Assigner, owner_of
 from zcrawl.standalone.shares import Shares, host_resource
@@ -133,3 +134,50 @@ def test_a_store_that_is_away_delays_the_pass() -> None:
     story.handle(CommandFailed(command, StoreUnavailable("away")))
     story.wait(2.0)
     assert queued(story) == set(URLS)
+
+
+def of_node_1() -> LeaderStory:
+    story = LeaderStory()
+    story.master = Master("m1", seen_slots=64, shares=Shares(Assigner("node-1", PAIR)))
+    return story.elect()
+
+
+def test_a_run_of_a_schedule_keeps_to_the_share_of_its_node() -> None:
+    """Its seeds are marked like those of a submission: no node does the share of another one."""
+    story = of_node_1()
+    job = JobSpec("nightly", seeds=tuple(URLS), schedule=Schedule(every="10s"))
+    story.submit(of=job, no_run=True)
+    story.wait(12.0)
+    assert set(states(story)) == set(URLS)
+    assert queued(story) == MINE
+
+
+FEEDS = tuple(f"feed-{n}" for n in range(10))
+MY_FEEDS = {feed for feed in FEEDS if owner_of(feed, PAIR) == "node-1"}
+
+
+def test_the_ids_of_a_job_are_shared_and_not_the_host() -> None:
+    """In a submission and in a run of a schedule; a link on their pages stays with this node."""
+    story = of_node_1()
+    job = JobSpec(
+        "feeds",
+        seeds=("http://host.test/${resource}",),
+        resources=FEEDS,
+        schedule=Schedule(every="10s", overlap="allow"),
+        politeness=NO_PACE,
+    )
+    story.submit(of=job)
+    mine = {f"http://host.test/{feed}" for feed in MY_FEEDS}
+    assert 0 < len(mine) < len(FEEDS)
+    assert queued(story) == mine
+    story.wait(12.0)
+    seeds = [row for row in story.store.tables.requests.values() if row.run == 2]
+    assert {row.url for row in seeds if row.state is RequestState.QUEUED} == mine
+    story.join()
+    story.tick()
+    first = next(each for each in story.assigned() if each.url in mine)
+    targets = [f"http://host.test/found-{n}" for n in range(8)]
+    story.report(result_of(first, story.master.epoch, links=[link(url) for url in targets]))
+    story.wait(1.0)
+    rows = {row.url: row for row in story.store.tables.requests.values() if row.run == first.run}
+    assert all(rows[url].state is not RequestState.SKIPPED for url in targets)

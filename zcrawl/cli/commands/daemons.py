@@ -150,7 +150,8 @@ def _standalone(
         check_before(submission, None)
         spec = submission.spec
         arguments = submission.args("new", None)
-        prepared.append(StandaloneJob(spec.name, arguments, spec.politeness.rate))
+        rate, shared = spec.politeness.rate, bool(spec.resources)
+        prepared.append(StandaloneJob(spec.name, arguments, rate, shared))
     warning = make_folder(settings.data)
     if warning:
         log("data_folder_open", warning)

@@ -48,6 +48,7 @@ from zcrawl.submit.outputs import refuse_login
 from zcrawl.submit.params import filled, filled_seeds, merged
 from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.read import to_json
+from zcrawl.submit.resources import check_beside
 from zcrawl.submit.schedule import check_future
 from zcrawl.submit.shell_rights import with_shell_right
 from zcrawl.submit.stored import check_right
@@ -107,6 +108,7 @@ class Submissions:
             with_shell_right(run, self._state.shell)
         rules = canonical_rules(run.scope, CANONICAL_VERSION)
         typed = filled_seeds(definition, args.sequence("seeds"), values)
+        check_beside(run, typed)
         seeds = seed_lists.read(typed or list(run.own_seeds), rules, takes_ids=run.takes_ids)
         seed_hosts = seed_lists.netlocs(seeds)
         listed = seed_lists.read(list(run.sitemaps.urls), rules)
@@ -128,7 +130,9 @@ class Submissions:
             name=spec.name,
             spec=to_json(spec),
             mode=args["mode"],
-            seeds=self._state.own((*seeds, seed_lists.start(rules)) if starts else seeds),
+            seeds=self._state.own(
+                (*seeds, seed_lists.start(rules)) if starts else seeds, to_json(run), rules.version
+            ),
             seed_hosts=seed_hosts,
             seeding=bool(args.get("seeding")),
             output=output,
@@ -212,12 +216,14 @@ class Submissions:
         # A run that memory does not have has ended or never was: the store says which.
         seeds: tuple[NewLink, ...] = ()
         if active is not None:
+            check_beside(active.spec, urls)
             seeds = seed_lists.read(urls, active.rules, takes_ids=active.spec.takes_ids)
+            seeds = self._state.own(seeds, active.row.spec, active.row.canonical)
         command = AddSeeds(
             epoch=self._state.epoch,
             request=pending.request.id,
             run=run,
-            seeds=self._state.own(seeds),
+            seeds=seeds,
             seed_hosts=seed_lists.netlocs(seeds),
             last=bool(args["last"]),
             now=self._state.utc(now),

@@ -130,6 +130,11 @@ BAD_PARAMS: Final = refusal(
     "A job uses a parameter that it does not declare, or declares one that it does not use.",
     "Declare it in [params] with a default value, or remove it; --set names only declared ones.",
 )
+BAD_RESOURCES: Final = refusal(
+    "bad_resources",
+    "The list `resources` of a job is not valid, or its seeds do not fit to it.",
+    "Write each id once, and ${resource} in each seed of the job. The message says what is wrong.",
+)
 BAD_SELECTOR: Final = refusal(
     "bad_selector",
     "A CSS selector is not valid.",

@@ -10,6 +10,7 @@ from collections import defaultdict
 
 from zcrawl.model.reasons.skip import OWNED_BY
 from zcrawl.model.states import RequestState, RunState
+from zcrawl.standalone.listed import listed_resources
 from zcrawl.store.commands import Rehome, Rehomed
 from zcrawl.store.rules import may_rehome
 from zcrawl.store.sql.dialects.dialect import Session
@@ -37,13 +38,14 @@ def rehome(session: Session, command: Rehome) -> Rehomed:
         (run.id, after, RequestState.SKIPPED, f"{OWNED_BY} %", command.limit),
     )
     shares = command.division.shares()
+    listed = listed_resources(run.spec, run.canonical)
     full = run.max_pages is not None and run.done >= run.max_pages
     tallies = TallyChanges()
     skips: dict[str, list[int]] = defaultdict(list)  # reason → requests
     claims: list[int] = []
     released = stayed = 0
     for seq, url, state, reason in rows:
-        owner = shares.skip(bytes(url).decode())
+        owner = shares.skip(bytes(url).decode(), listed)
         if state == RequestState.QUEUED:
             if owner and seq in command.held:
                 stayed += 1

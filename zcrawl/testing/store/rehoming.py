@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zcrawl.model.reasons.skip import is_owned_by_another
 from zcrawl.model.states import RequestState, RunState
+from zcrawl.standalone.listed import listed_resources
 from zcrawl.store.commands import Rehome, Rehomed
 from zcrawl.store.rules import may_rehome
 from zcrawl.testing.store.runs import skip_queued
@@ -35,10 +36,11 @@ def rehome(tables: Tables, command: Rehome) -> Rehomed:
         )
     ][: command.limit]
     shares = command.division.shares()
+    listed = listed_resources(run.spec, run.canonical)
     full = run.max_pages is not None and run.done >= run.max_pages
     released = claimed = stayed = 0
     for request in rows:
-        owner = shares.skip(request.url)
+        owner = shares.skip(request.url, listed)
         if request.state is RequestState.QUEUED:
             if owner and request.seq in command.held:
                 stayed += 1
