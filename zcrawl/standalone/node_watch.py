@@ -15,7 +15,7 @@ A node that is new in the list has SILENT_S to be heard. This node itself always
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -26,6 +26,7 @@ from zcrawl.model.log_event import (
     NODE_SILENT,
     Note,
 )
+from zcrawl.model.snapshot import ListedNodeView, NodeListView
 from zcrawl.standalone.node_list import NodeList
 
 BEAT_S: Final = 1.0
@@ -66,16 +67,6 @@ NODE_BACK: Final = "node_back"
 LISTS_AGREE: Final = "node_lists_agree"
 
 
-class NodeView(msgspec.Struct, frozen=True):
-    """One node of the list, for displays."""
-
-    id: str
-    address: str
-    alive: bool
-    fingerprint: str  # of its list; empty: not heard
-    differs: bool
-
-
 class NodeWatch:
     def __init__(self, me: str, nodes: NodeList, now: float) -> None:
         self.me = me
@@ -106,12 +97,12 @@ class NodeWatch:
             case _:
                 assert_never(event)
 
-    def views(self) -> list[NodeView]:
+    def views(self) -> tuple[ListedNodeView, ...]:
         """Return all listed nodes, sorted."""
         own = self.nodes.fingerprint
         prints = {**self._fingerprints, self.me: own}
-        return [
-            NodeView(
+        return tuple(
+            ListedNodeView(
                 id,
                 self.nodes.addresses.get(id, ""),
                 id not in self._silent,
@@ -119,16 +110,11 @@ class NodeWatch:
                 its not in ("", own),
             )
             for id in self.nodes.ids
-        ]
+        )
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> NodeListView:
         """Return the list for displays: fingerprint, and each node."""
-        return {
-            "node": self.me,
-            "fingerprint": self.nodes.fingerprint,
-            "watched": self.nodes.has_addresses,
-            "nodes": [msgspec.structs.asdict(view) for view in self.views()],
-        }
+        return NodeListView(self.me, self.nodes.fingerprint, self.nodes.has_addresses, self.views())
 
     def _list_read(self, nodes: NodeList, now: float) -> list[NodeEffect]:
         self._complaint = ""

@@ -13,7 +13,6 @@ without seeds, belong to every node.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -22,6 +21,7 @@ from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.url import canonicalize
 from zcrawl.model.reasons.skip import owned_by
 from zcrawl.model.rows import NewLink
+from zcrawl.model.snapshot import NodeListView
 from zcrawl.ownership import Assigner
 
 
@@ -32,7 +32,7 @@ class Shares:
         self.assigner = assigner
         self.by_url = by_url
         self.revision = 0
-        self.view: dict[str, Any] = {}  # the node's list, for displays (`NodeWatch.view`)
+        self.view: NodeListView | None = None  # the node's list, for displays (`NodeWatch.view`)
 
     def change(self, nodes: Iterable[str], alive: Iterable[str] | None = None) -> None:
         """Set another list of nodes, or of those that live. Raise ConfigError for a bad one."""

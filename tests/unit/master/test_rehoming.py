@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.machine_tools import LeaderStory
 from zcrawl.errors import CommitUnknown, StoreUnavailable
 from zcrawl.master.events import CommandFailed
 from zcrawl.master.master import Master
+from zcrawl.master.snapshot import published
+from zcrawl.model.snapshot import ListedNodeView, NodeListView, PublishedSnapshot
 from zcrawl.model.states import RequestState
 from zcrawl.ownership import Assigner, owner_of
 from zcrawl.standalone.shares import Shares, host_resource
@@ -120,3 +123,18 @@ def test_a_store_that_is_away_delays_the_pass() -> None:
     story.handle(CommandFailed(command, StoreUnavailable("away")))
     story.wait(2.0)
     assert queued(story) == set(URLS)
+
+
+def test_the_snapshot_and_nodes_show_the_list() -> None:
+    """So the console and `zcrawl nodes` show the same; a snapshot of an older node has none."""
+    story, shares = standalone(*PAIR)
+    assert story.leader.current_snapshot(story.now).standalone is None
+    shares.view = NodeListView("node-1", "aa11", nodes=(ListedNodeView("node-2", differs=True),))
+    whole = story.leader.current_snapshot(story.now)
+    raw = msgspec.msgpack.encode(published(whole))
+    assert msgspec.msgpack.decode(raw, type=PublishedSnapshot).standalone == shares.view
+    older = {"leader": "m1", "epoch": 1}
+    assert msgspec.convert(older, PublishedSnapshot).standalone is None
+    reply = story.ask("nodes")
+    assert reply is not None
+    assert reply.data["standalone"]["nodes"][0]["differs"]
