@@ -10,7 +10,8 @@
 | `TimePassed` | `UseNodes` without a node that has been silent for SILENT_S |
 
 Liveness needs addresses (`NodeList.has_addresses`); without them all listed nodes count as living.
-A node that is new in the list has SILENT_S to be heard. This node itself always lives.
+A node that is new in the list has SILENT_S to be heard. This node itself always lives. A time in
+which this node got no event, for example while its process was stopped, is nobody's silence.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from zcrawl.standalone.node_list import NodeList
 
 BEAT_S: Final = 1.0
 SILENT_S: Final = 10.0
+PAUSE_S: Final = 2.0  # without any event: this node itself did not run
 
 
 class ListRead(msgspec.Struct, frozen=True):
@@ -72,6 +74,7 @@ class NodeWatch:
         self.me = me
         self.nodes = nodes
         self._heard = dict.fromkeys(nodes.ids, now)
+        self._ran_at = now
         self._silent: set[str] = set()
         self._fingerprints: dict[str, str] = {}
         self._complaint = ""  # why the last list was not used
@@ -82,6 +85,7 @@ class NodeWatch:
         return frozenset(self.nodes.ids) - self._silent
 
     def handle(self, event: NodeEvent, now: float) -> list[NodeEffect]:
+        self._leave_out_pause(now)
         match event:
             case ListRead(nodes):
                 return self._list_read(nodes, now)
@@ -115,6 +119,13 @@ class NodeWatch:
     def view(self) -> NodeListView:
         """Return the list for displays: fingerprint, and each node."""
         return NodeListView(self.me, self.nodes.fingerprint, self.nodes.has_addresses, self.views())
+
+    def _leave_out_pause(self, now: float) -> None:
+        """Nobody could be heard while this node did not run: what has come waits in its sockets."""
+        pause_s = now - self._ran_at
+        self._ran_at = now
+        if pause_s > PAUSE_S:
+            self._heard = {id: at + pause_s for id, at in self._heard.items()}
 
     def _list_read(self, nodes: NodeList, now: float) -> list[NodeEffect]:
         self._complaint = ""
