@@ -10,6 +10,8 @@
 | `TimePassed` | `UseNodes` without a node that has been silent for SILENT_S |
 
 Liveness needs addresses (`NodeList.has_addresses`); without them all listed nodes count as living.
+So they do if the first list had none: this process has no socket for heartbeats then, until a
+restart.
 A node that is new in the list has SILENT_S to be heard. This node itself always lives. A time in
 which this node got no event, for example while its process was stopped, is nobody's silence.
 """
@@ -75,9 +77,14 @@ class NodeWatch:
         self.nodes = nodes
         self._heard = dict.fromkeys(nodes.ids, now)
         self._ran_at = now
+        self._can_hear = nodes.has_addresses  # `roles.standalone_node` binds at the start only
         self._silent: set[str] = set()
         self._fingerprints: dict[str, str] = {}
         self._complaint = ""  # why the last list was not used
+
+    @property
+    def _watches(self) -> bool:
+        return self._can_hear and self.nodes.has_addresses
 
     @property
     def alive(self) -> frozenset[str]:
@@ -118,7 +125,7 @@ class NodeWatch:
 
     def view(self) -> NodeListView:
         """Return the list for displays: fingerprint, and each node."""
-        return NodeListView(self.me, self.nodes.fingerprint, self.nodes.has_addresses, self.views())
+        return NodeListView(self.me, self.nodes.fingerprint, self._watches, self.views())
 
     def _leave_out_pause(self, now: float) -> None:
         """Nobody could be heard while this node did not run: what has come waits in its sockets."""
@@ -138,6 +145,8 @@ class NodeWatch:
             id: text for id, text in self._fingerprints.items() if id in self._heard
         }
         text = f"{len(nodes.ids)} nodes, fingerprint {nodes.fingerprint}"
+        if nodes.has_addresses and not self._can_hear:
+            text += "; its addresses count after a restart of this node"
         effects: list[NodeEffect] = [
             Note(LIST_CHANGED, text),
             UseNodes(nodes, self.alive),
@@ -174,7 +183,7 @@ class NodeWatch:
         return effects
 
     def _look_for_silent(self, now: float) -> list[NodeEffect]:
-        if not self.nodes.has_addresses:
+        if not self._watches:
             return []
         silent = {
             id for id, at in self._heard.items() if id != self.me and now - at >= SILENT_S

@@ -71,6 +71,16 @@ def test_without_addresses_all_listed_nodes_live() -> None:
     assert node.do(TimePassed()).warnings == []
 
 
+def test_addresses_that_come_later_make_nobody_silent() -> None:
+    """This process has no socket for heartbeats: it would take over everything."""
+    node = Node(NodeList(("a", "b", "c")))
+    node.wait_until(100.0)
+    assert node.do(ListRead(THREE)).warnings == ["node_list_changed"]
+    assert node.wait_until(200.0) == []
+    assert node.machine.alive == {"a", "b", "c"}
+    assert not node.machine.view().watched
+
+
 def test_lists_that_differ_are_warned_of_once() -> None:
     """And it is said when they agree again."""
     node = Node()
