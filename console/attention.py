@@ -42,7 +42,12 @@ def attention(view: View) -> list[Attention]:
 
 
 def _of_snapshot(snapshot: PublishedSnapshot) -> list[Attention]:
-    return [*_masters(snapshot), *_workers(snapshot), *_jobs(snapshot)]
+    return [
+        *_masters(snapshot),
+        *_listed_nodes(snapshot),
+        *_workers(snapshot),
+        *_jobs(snapshot),
+    ]
 
 
 _latest_of_snapshot = Latest(_of_snapshot)
@@ -62,6 +67,35 @@ def _masters(snapshot: PublishedSnapshot) -> Iterator[Attention]:
             yield Attention("bad", f"master {plain(master.id, 40)} is down", nodes)
 
 
+def _listed_nodes(snapshot: PublishedSnapshot) -> Iterator[Attention]:
+    """Standalone nodes that are silent, or have another list."""
+    standalone, place = snapshot.standalone, Place(ConsolePage.NODES)
+    if standalone is None:
+        return
+    differing = [node.id for node in standalone.nodes if node.differs]
+    if differing:
+        verb = "have" if len(differing) > 1 else "has"
+        sentence = (
+            f"{_names(differing)} {verb} another list of nodes than this node "
+            f"({plain(standalone.fingerprint, 16)}): some resources have two owners or none"
+        )
+        yield Attention("bad", sentence, place)
+    silent = [node.id for node in standalone.nodes if not node.alive]
+    if silent:
+        verb, whose = ("are", "their") if len(silent) > 1 else ("is", "its")
+        sentence = f"{_names(silent)} {verb} silent: the living nodes have {whose} share"
+        yield Attention("bad", sentence, place)
+    if not standalone.has_node:
+        sentence = f"{plain(standalone.node, 40)} is not in the list of nodes: it owns nothing"
+        yield Attention("warn", sentence, place)
+
+
+def _names(ids: list[str]) -> str:
+    """The first two, and how many more."""
+    more = f" and {len(ids) - 2} more" if len(ids) > 2 else ""
+    return f"{', '.join(plain(id, 40) for id in ids[:2])}{more}"
+
+
 def _workers(snapshot: PublishedSnapshot) -> Iterator[Attention]:
     nodes = Place(ConsolePage.NODES)
     states = Counter(worker.state for worker in snapshot.workers)
@@ -69,11 +103,10 @@ def _workers(snapshot: PublishedSnapshot) -> Iterator[Attention]:
     if running and not states["busy"] + states["idle"] + states["joining"]:
         yield Attention("bad", "no worker for the running jobs: start one", nodes)
     for state, level in (("lost", "bad"), ("suspect", "warn")):
-        names = [plain(worker.id, 40) for worker in snapshot.workers if worker.state == state]
-        if names:
-            more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-            verb = "are" if len(names) > 1 else "is"
-            yield Attention(level, f"{', '.join(names[:2])}{more} {verb} {state}", nodes)
+        ids = [worker.id for worker in snapshot.workers if worker.state == state]
+        if ids:
+            verb = "are" if len(ids) > 1 else "is"
+            yield Attention(level, f"{_names(ids)} {verb} {state}", nodes)
     late = [worker for worker in snapshot.workers if worker.lag_ms > LATE_MS]
     if late:
         worst = max(late, key=lambda worker: worker.lag_ms)

@@ -23,6 +23,9 @@ ABOUT: Final = {
     ConsolePage.NODES: (
         "Masters and workers. A worker is suspect after 3 missed heartbeats and lost after 10."
         f" Figures of a worker that is gone are blank. {IN_FLIGHT}"
+        " Rows of the kind `listed` are the nodes of a standalone node's list: `silent` was not"
+        " heard for 10 s, `differs` has another list. The fingerprint of its list is beside its"
+        " name."
     ),
     ConsolePage.JOBS: (
         "One row a job, with the figures of its newest run; `e` shows all runs. **ETA** is the time"

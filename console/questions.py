@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from console.columns.outcomes import log_slot
 from console.columns.pages import TABLES
+from console.columns.work import LISTED
 from console.state import ConsolePage, View
 from console.tables import question, text
 from zcrawl.master.desk.rights import ROLE
@@ -56,7 +57,7 @@ def _of_place(view: View) -> list[Question]:
         case ConsolePage.NODE:
             lines = {**newest, "limit": 100, "filter": f"node:{place.ref}"}
             log = Question(place.key + ":log", "events", lines, 5.0)
-            if place.about.get("kind") == "master":
+            if place.about.get("kind") in ("master", LISTED):
                 return [log]
             flight = {"worker": place.ref, "sort": "since", "limit": 100}
             return [

@@ -24,7 +24,13 @@ from console.rates import Rates
 from console.state import Answer, ConsolePage, View
 from console.tables import Column, Row, Table, number, text
 from console.units import count, duration, percent, rate, size
-from zcrawl.model.snapshot import LEADER, PublishedSnapshot, WorkerView
+from zcrawl.model.snapshot import (
+    LEADER,
+    ListedNodeView,
+    NodeListView,
+    PublishedSnapshot,
+    WorkerView,
+)
 
 # ---------------------------------------------------------------- nodes
 
@@ -39,6 +45,7 @@ FIGURES: Final = (
     *("leases", "uncommitted"),
 )
 GONE: Final = ("lost", "offline")
+LISTED: Final = "listed"  # the kind of a node of the list of standalone nodes
 
 
 @Latest
@@ -54,7 +61,28 @@ def _node_rows(snapshot: PublishedSnapshot | None) -> list[Row]:
         own = msgspec.structs.asdict(snapshot.process) if leads else {}
         state = LEADER if leads else text(master, "role")
         rows.append(master | _measured(own) | {"kind": "master", "state": state})
+    if snapshot.standalone is not None:
+        rows += (_listed_row(snapshot.standalone, node) for node in snapshot.standalone.nodes)
     return rows
+
+
+def _listed_row(list_: NodeListView, node: ListedNodeView) -> Row:
+    """A node of the list of standalone nodes: nobody measures the others."""
+    state = "alive" if list_.watched else "listed"
+    if not node.alive:
+        state = "silent"
+    elif node.differs:
+        state = "differs"
+    fields = {"id": node.id, "kind": LISTED, "state": state, "hostname": node.address}
+    return fields | {"list": node.fingerprint, "differs": node.differs}
+
+
+def _node_name(row: Row) -> Span:
+    """The name; of a listed node also the fingerprint of its list, marked if it is another one."""
+    name, its = text(row, "id"), text(row, "list")
+    if text(row, "kind") != LISTED or not its:
+        return Span(name)
+    return Span(f"{name}  ▲ {its}", "warn") if row.get("differs") else Span(f"{name}  {its}")
 
 
 def _worker_row(worker: WorkerView) -> Row:
@@ -106,7 +134,7 @@ def _heard(row: Row) -> Span:
 
 NODES = Table(
     columns=(
-        Column("Node", 0, text_cell("id"), "id", "N", key=by_text("id")),
+        Column("Node", 0, _node_name, "id", "N", key=by_text("id")),
         Column("Kind", 7, text_cell("kind", "dim"), "kind", "K", key=by_text("kind"), least=100),
         Column("State", 9, state_cell, "state", "S", key=by_text("state")),
         Column("Fetching", 9, _load, "load", "F", True, by_number("running"), desc=True),

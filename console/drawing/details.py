@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from console.columns.cells import LEVEL_MARK, LEVEL_STYLE, STATE_STYLE, WHY_STYLE, by_tags
 from console.columns.outcomes import item_of, node_lines, url_state
-from console.columns.work import host_pace, in_flight_text, job_facts, node_rows
+from console.columns.work import LISTED, host_pace, in_flight_text, job_facts, node_rows
 from console.drawing.lines import Line, Picture, Span, beside, line, progress_bar, title
 from console.drawing.schedule import chain_lines, schedule_facts
 from console.plain import fit, plain
@@ -60,6 +60,8 @@ def _is_unknown(view: View) -> bool:
 def node_page(view: View, cells: int) -> Picture:
     if view.place.about.get("kind") == "master":
         return master_page(view, cells)
+    if view.place.about.get("kind") == LISTED:
+        return listed_page(view, cells)
     data, note = _answer(view)
     if _is_unknown(view):
         head: Picture = [title(f"Worker {plain(view.place.ref, 60)}", cells), *note]
@@ -95,6 +97,24 @@ def node_page(view: View, cells: int) -> Picture:
         (),
     ]
     return [*facts, *in_flight(view, cells), (), *log_of(view, view.place.ref, cells)]
+
+
+def listed_page(view: View, cells: int) -> Picture:
+    """A node of the list of standalone nodes: only its heartbeats are known here."""
+    listed = {text(row, "id"): row for row in node_rows(view) if row["kind"] == LISTED}
+    about = listed.get(view.place.ref, view.place.about)
+    state = text(about, "state")
+    its = text(about, "list") or "not heard"
+    return [
+        title(f"Listed node {plain(view.place.ref, 60)}", cells),
+        fact("state", state, STATE_STYLE.get(state, "")),
+        fact("list", f"▲ {its}, another one than here", "warn")
+        if about.get("differs")
+        else fact("list", its),
+        fact("address", text(about, "hostname") or "none: nodes do not hear each other"),
+        (),
+        *log_of(view, view.place.ref, cells),
+    ]
 
 
 def master_page(view: View, cells: int) -> Picture:

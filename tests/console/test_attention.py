@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.attention import attention
-from console.state import Answered, ConsolePage, View
+from console.state import Answered, ConsolePage, Place, View
 from console.view import reduce
 from tests.console.samples import heard, limit, run, snapshot, worker
 
@@ -104,3 +104,42 @@ def test_what_a_leader_of_another_version_says_does_no_harm(limits: object) -> N
     """Anything may come over the wire."""
     view = reduce(heard(snapshot(0)), Answered("overview:", {"limits": limits}, 1.0))
     assert isinstance(attention(view), list)
+
+
+def listed(**changes: Any) -> dict[str, Any]:
+    """The list of a standalone node, `n1`; all is well."""
+    nodes = [{"id": f"n{n}", "alive": True, "fingerprint": "aa11"} for n in (1, 2, 3)]
+    return {"node": "n1", "fingerprint": "aa11", "watched": True, "nodes": nodes, **changes}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([{"id": "n1"}, {"id": "n2"}], []),
+        (
+            [{"id": "n1"}, {"id": "n2", "differs": True, "fingerprint": "bb22"}],
+            [
+                "bad: n2 has another list of nodes than this node (aa11): some resources have two "
+                "owners or none"
+            ],
+        ),
+        (
+            [{"id": "n1"}, *({"id": f"n{n}", "alive": False} for n in range(2, 6))],
+            ["bad: n2, n3 and 2 more are silent: the living nodes have their share"],
+        ),
+        ([{"id": "n2"}], ["warn: n1 is not in the list of nodes: it owns nothing"]),
+    ],
+)
+def test_trouble_of_standalone_nodes_is_named(
+    nodes: list[dict[str, Any]], expected: list[str]
+) -> None:
+    """Another list, silence, and a node that is not listed; each leads to the nodes."""
+    view = heard(snapshot(0, standalone=listed(nodes=nodes)))
+    assert texts(view) == expected
+    assert all(matter.place == Place(ConsolePage.NODES) for matter in attention(view))
+
+
+def test_a_list_on_which_all_agree_needs_nobody() -> None:
+    """Nor does a snapshot of a version that had no list."""
+    assert texts(heard(snapshot(0, standalone=listed()))) == []
+    assert texts(heard(snapshot(0))) == []

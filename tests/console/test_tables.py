@@ -358,3 +358,30 @@ def test_a_job_without_failures_has_no_examples_to_show() -> None:
     data = {**view.content.answers[key].data, "examples": {}}
     view = reduce(view, Answered(key, data, 2.0))
     assert "The first of each reason" not in page_text(view, 160)
+
+
+def test_the_nodes_of_a_list_have_rows_with_state_and_fingerprint() -> None:
+    """In words, not only in colours: alive, silent, and another list."""
+    listed = [
+        {"id": "n1", "fingerprint": "aa11"},
+        {"id": "n2", "fingerprint": "bb22", "differs": True},
+        {"id": "n3", "alive": False},
+    ]
+    standalone = {"node": "n1", "fingerprint": "aa11", "watched": True, "nodes": listed}
+    view = then(heard(snapshot(0, workers=[], standalone=standalone)), GoTo(NODES))
+    assert ids(view) == ["m1", "n1", "n2", "n3"]
+    words = [" ".join(row.split()) for row in page_text(view, 120).splitlines()]
+    assert any("n1 aa11 listed alive" in row for row in words)
+    assert any("n2 ▲ bb22 listed differs" in row for row in words)
+    assert any("n3 listed silent" in row for row in words)
+
+
+def test_the_page_of_a_listed_node_asks_nothing_of_a_worker() -> None:
+    """The leader does not know it as a worker, and would refuse."""
+    listed = [{"id": "n2", "fingerprint": "bb22", "differs": True, "address": "tcp://h:1"}]
+    standalone = {"node": "n1", "fingerprint": "aa11", "watched": True, "nodes": listed}
+    view = then(heard(snapshot(0, workers=[], standalone=standalone)), GoTo(NODES), Move(1))
+    view = then(view, Drill())
+    assert {question.op for question in questions(view)} == {"events", "role"}
+    page = page_text(view, 120)
+    assert "Listed node n2" in page and "▲ bb22, another one than here" in page

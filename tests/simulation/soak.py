@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.simulation.elections import Race
+from tests.simulation.standalone import World as StandaloneWorld
 from tests.simulation.test_control_worlds import run_busy
 from tests.simulation.test_recrawl_worlds import run_three
 from tests.simulation.worlds import run_world
@@ -54,6 +55,10 @@ def _operators(seed: int) -> None:
     run_busy(seed, draw(random.Random(seed)))
 
 
+def _standalone(seed: int) -> None:
+    StandaloneWorld(seed).run()
+
+
 def _three_runs(seed: int) -> None:
     run_three(seed, draw(random.Random(seed)))
 
@@ -63,6 +68,7 @@ STORIES: Final[dict[str, Callable[[int], None]]] = {
     "election": _election,
     "operators": _operators,
     "recrawl": _three_runs,
+    "standalone": _standalone,
 }
 
 

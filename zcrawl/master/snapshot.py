@@ -80,6 +80,7 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> ClusterSnapsho
         mishaps=state.mishaps.view(now),
         next_retry_s=_next_retry_s(state, now),
         counters=dict(state.counters),
+        standalone=None if state.shares is None else state.shares.view,
     )
 
 

@@ -154,6 +154,30 @@ class MishapsView(_Shown, frozen=True):
     last: str = ""
 
 
+class ListedNodeView(_Shown, frozen=True):
+    """One node of the list that standalone nodes share."""
+
+    id: str
+    address: str = ""
+    alive: bool = True
+    fingerprint: str = ""  # of its list; empty: not heard
+    differs: bool = False  # its list is another one than that of the node that says this
+
+
+class NodeListView(_Shown, frozen=True):
+    """The list of nodes as a standalone node has it."""
+
+    node: str  # who says this
+    fingerprint: str = ""
+    watched: bool = False  # nodes hear each other; otherwise all listed nodes count as living
+    nodes: tuple[ListedNodeView, ...] = ()
+
+    @property
+    def has_node(self) -> bool:
+        """Return whether the node that says this is in its own list."""
+        return any(listed.id == self.node for listed in self.nodes)
+
+
 class ClusterSnapshot(_Shown, frozen=True):
     leader: str
     epoch: int
@@ -168,6 +192,7 @@ class ClusterSnapshot(_Shown, frozen=True):
     mishaps: MishapsView = MishapsView()
     next_retry_s: float | None = None
     counters: dict[str, int] = {}
+    standalone: NodeListView | None = None  # of a node without a master
 
 
 class PublishedSnapshot(ClusterSnapshot, frozen=True):

@@ -10,12 +10,15 @@
 | `TimePassed` | `UseNodes` without a node that has been silent for SILENT_S |
 
 Liveness needs addresses (`NodeList.has_addresses`); without them all listed nodes count as living.
-A node that is new in the list has SILENT_S to be heard. This node itself always lives.
+So they do if the first list had none: this process has no socket for heartbeats then, until a
+restart.
+A node that is new in the list has SILENT_S to be heard. This node itself always lives. A time in
+which this node got no event, for example while its process was stopped, is nobody's silence.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -26,10 +29,12 @@ from zcrawl.model.log_event import (
     NODE_SILENT,
     Note,
 )
+from zcrawl.model.snapshot import ListedNodeView, NodeListView
 from zcrawl.standalone.node_list import NodeList
 
 BEAT_S: Final = 1.0
 SILENT_S: Final = 10.0
+PAUSE_S: Final = 2.0  # without any event: this node itself did not run
 
 
 class ListRead(msgspec.Struct, frozen=True):
@@ -66,16 +71,6 @@ NODE_BACK: Final = "node_back"
 LISTS_AGREE: Final = "node_lists_agree"
 
 
-class NodeView(msgspec.Struct, frozen=True):
-    """One node of the list, for displays."""
-
-    id: str
-    address: str
-    alive: bool
-    fingerprint: str  # of its list; empty: not heard
-    differs: bool
-
-
 class NodeWatch:
     def __init__(self, me: str, nodes: NodeList, now: float, *, only_living: bool = False) -> None:
         """`only_living`: who makes the list has left out the nodes that do not live."""
@@ -83,9 +78,15 @@ class NodeWatch:
         self._only_living = only_living
         self.nodes = nodes
         self._heard = dict.fromkeys(nodes.ids, now)
+        self._ran_at = now
+        self._can_hear = nodes.has_addresses  # `roles.standalone_node` binds at the start only
         self._silent: set[str] = set()
         self._fingerprints: dict[str, str] = {}
         self._complaint = ""  # why the last list was not used
+
+    @property
+    def _watches(self) -> bool:
+        return self._can_hear and self.nodes.has_addresses
 
     @property
     def alive(self) -> frozenset[str]:
@@ -93,6 +94,7 @@ class NodeWatch:
         return frozenset(self.nodes.ids) - self._silent
 
     def handle(self, event: NodeEvent, now: float) -> list[NodeEffect]:
+        self._leave_out_pause(now)
         match event:
             case ListRead(nodes):
                 return self._list_read(nodes, now)
@@ -108,12 +110,12 @@ class NodeWatch:
             case _:
                 assert_never(event)
 
-    def views(self) -> list[NodeView]:
+    def views(self) -> tuple[ListedNodeView, ...]:
         """Return all listed nodes, sorted."""
         own = self.nodes.fingerprint
         prints = {**self._fingerprints, self.me: own}
-        return [
-            NodeView(
+        return tuple(
+            ListedNodeView(
                 id,
                 self.nodes.addresses.get(id, ""),
                 id not in self._silent,
@@ -121,16 +123,20 @@ class NodeWatch:
                 its not in ("", own),
             )
             for id in self.nodes.ids
-        ]
+        )
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> NodeListView:
         """Return the list for displays: fingerprint, and each node."""
-        return {
-            "node": self.me,
-            "fingerprint": self.nodes.fingerprint,
-            "watched": self.nodes.has_addresses or self._only_living,
-            "nodes": [msgspec.structs.asdict(view) for view in self.views()],
-        }
+        return NodeListView(
+            self.me, self.nodes.fingerprint, self._watches or self._only_living, self.views()
+        )
+
+    def _leave_out_pause(self, now: float) -> None:
+        """Nobody could be heard while this node did not run: what has come waits in its sockets."""
+        pause_s = now - self._ran_at
+        self._ran_at = now
+        if pause_s > PAUSE_S:
+            self._heard = {id: at + pause_s for id, at in self._heard.items()}
 
     def _list_read(self, nodes: NodeList, now: float) -> list[NodeEffect]:
         self._complaint = ""
@@ -143,6 +149,8 @@ class NodeWatch:
             id: text for id, text in self._fingerprints.items() if id in self._heard
         }
         text = f"{len(nodes.ids)} nodes, fingerprint {nodes.fingerprint}"
+        if nodes.has_addresses and not self._can_hear:
+            text += "; its addresses count after a restart of this node"
         effects: list[NodeEffect] = [
             Note(LIST_CHANGED, text),
             UseNodes(nodes, self.alive),
@@ -179,7 +187,7 @@ class NodeWatch:
         return effects
 
     def _look_for_silent(self, now: float) -> list[NodeEffect]:
-        if not self.nodes.has_addresses:
+        if not self._watches:
             return []
         silent = {
             id for id, at in self._heard.items() if id != self.me and now - at >= SILENT_S

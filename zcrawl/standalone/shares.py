@@ -14,7 +14,6 @@ a spider's `start`, and the one task of a job without seeds, belong to every nod
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -23,6 +22,7 @@ from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.url import canonicalize
 from zcrawl.model.reasons.skip import owned_by
 from zcrawl.model.rows import NewLink
+from zcrawl.model.snapshot import NodeListView
 from zcrawl.ownership import Assigner
 
 
@@ -34,7 +34,7 @@ class Shares:
         self.by_url = by_url
         self.revision = 0
         self.sure_until = float("inf")  # after this, another may have this share: begin nothing
-        self.view: dict[str, Any] = {}  # the node's list, for displays (`NodeWatch.view`)
+        self.view: NodeListView | None = None  # the node's list, for displays (`NodeWatch.view`)
 
     def change(self, nodes: Iterable[str], alive: Iterable[str] | None = None) -> None:
         """Set another list of nodes, or of those that live. Raise ConfigError for a bad one."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.machine_tools import NO_PACE, LeaderStory, link, result_of
 from zcrawl.errors import CommitUnknown, StoreUnavailable
 from zcrawl.master.events import CommandFailed
 from zcrawl.master.master import Master
+from zcrawl.master.snapshot import published
+from zcrawl.model.snapshot import ListedNodeView, NodeListView, PublishedSnapshot
 from zcrawl.model.spec import JobSpec, Schedule
 from zcrawl.model.states import RequestState
 from zcrawl.ownership import Assigner, owner_of
@@ -181,3 +184,18 @@ def test_the_ids_of_a_job_are_shared_and_not_the_host() -> None:
     story.wait(1.0)
     rows = {row.url: row for row in story.store.tables.requests.values() if row.run == first.run}
     assert all(rows[url].state is not RequestState.SKIPPED for url in targets)
+
+
+def test_the_snapshot_and_nodes_show_the_list() -> None:
+    """So the console and `zcrawl nodes` show the same; a snapshot of an older node has none."""
+    story, shares = standalone(*PAIR)
+    assert story.leader.current_snapshot(story.now).standalone is None
+    shares.view = NodeListView("node-1", "aa11", nodes=(ListedNodeView("node-2", differs=True),))
+    whole = story.leader.current_snapshot(story.now)
+    raw = msgspec.msgpack.encode(published(whole))
+    assert msgspec.msgpack.decode(raw, type=PublishedSnapshot).standalone == shares.view
+    older = {"leader": "m1", "epoch": 1}
+    assert msgspec.convert(older, PublishedSnapshot).standalone is None
+    reply = story.ask("nodes")
+    assert reply is not None
+    assert reply.data["standalone"]["nodes"][0]["differs"]

@@ -39,6 +39,14 @@ class Node:
         self.machine.check()
         return self
 
+    def wait_until(self, at: float) -> list[str]:
+        """Time passes in small steps; return all warnings."""
+        warnings = []
+        while self.now < at:
+            self.now = min(at, self.now + 0.5)
+            warnings += self.do(TimePassed()).warnings
+        return warnings
+
     def beat(self, *names: str, fingerprint: str = THREE.fingerprint) -> Node:
         for name in names:
             self.do(BeatHeard(name, fingerprint))
@@ -48,12 +56,10 @@ class Node:
 def test_a_silent_node_loses_its_share_and_gets_it_back() -> None:
     """After SILENT_S, not before; with its next beat all is as it was."""
     node = Node()
-    node.now = 5.0
+    node.wait_until(5.0)
     node.beat("b")
-    node.now = SILENT_S - 0.1
-    assert node.do(TimePassed()).warnings == []
-    node.now = SILENT_S
-    assert (node.do(TimePassed()).warnings, node.alive) == (["node_silent"], ["a", "b"])
+    assert node.wait_until(SILENT_S - 0.1) == []
+    assert (node.wait_until(SILENT_S), node.alive) == (["node_silent"], ["a", "b"])
     assert node.do(TimePassed()).warnings == [], "once"
     assert (node.beat("c").warnings, node.alive) == (["node_back"], ["a", "b", "c"])
 
@@ -63,6 +69,16 @@ def test_without_addresses_all_listed_nodes_live() -> None:
     node = Node(NodeList(("a", "b")))
     node.now = 1e6
     assert node.do(TimePassed()).warnings == []
+
+
+def test_addresses_that_come_later_make_nobody_silent() -> None:
+    """This process has no socket for heartbeats: it would take over everything."""
+    node = Node(NodeList(("a", "b", "c")))
+    node.wait_until(100.0)
+    assert node.do(ListRead(THREE)).warnings == ["node_list_changed"]
+    assert node.wait_until(200.0) == []
+    assert node.machine.alive == {"a", "b", "c"}
+    assert not node.machine.view().watched
 
 
 def test_lists_that_differ_are_warned_of_once() -> None:
@@ -102,9 +118,18 @@ def test_a_new_node_has_time_to_be_heard() -> None:
     """It is not silent because it was not there before."""
     node = Node(TWO)
     node.machine.me = "b"
-    node.now = 100.0
+    node.wait_until(100.0)
     node.beat("c")
     node.do(ListRead(THREE))
-    node.now += SILENT_S - 1
-    node.beat("c")
+    assert node.wait_until(100.0 + SILENT_S - 1) == []
+
+
+def test_a_pause_of_this_node_is_nobodys_silence() -> None:
+    """It takes nothing over when it continues, and still notices who is silent afterwards."""
+    node = Node()
+    node.wait_until(4.0)
+    node.now = 64.0  # the process was stopped for a minute
     assert node.do(TimePassed()).warnings == []
+    node.beat("b")
+    assert node.wait_until(64.0 + SILENT_S - 4.5) == []
+    assert (node.wait_until(64.0 + SILENT_S - 4.0), node.alive) == (["node_silent"], ["a", "b"])

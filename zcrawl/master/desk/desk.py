@@ -205,7 +205,7 @@ class Desk:
     def nodes(self, now: float) -> dict[str, Any]:
         view = nodes_view(self._state, now)
         if self._state.shares is not None:
-            view["standalone"] = self._state.shares.view
+            view["standalone"] = msgspec.to_builtins(self._state.shares.view)
         return view
 
     # ------------------------------------------------------------ the store's answers
