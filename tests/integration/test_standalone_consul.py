@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.servers.consul import ConsulServer
 from zcrawl.model.states import RequestState
 from zcrawl.ownership import owner_of
 
+CHECKS_EXPIRE_S = 4.0  # Consul starts again with all checks critical
 NAMES = ["node-1", "node-2", "node-3"]
 
 
@@ -119,6 +121,7 @@ def test_three_nodes_find_each_other_in_consul(
     changes = {name: nodes.log(name).count("node_list_changed") for name in NAMES}
     own_consul.stop()
     wait_until(lambda: all("consul_away" in nodes.log(name) for name in NAMES), 30)
+    time.sleep(CHECKS_EXPIRE_S)
     own_consul.start()
     own_consul.wait_ready()
     wait_until(lambda: all("consul_back" in nodes.log(name) for name in NAMES), 60)
