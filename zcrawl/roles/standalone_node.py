@@ -172,9 +172,12 @@ class StandaloneNode:
         """
         rates = {job.name: job.rate for job in jobs if job.shared or self.shares.by_url}
         count = len(self._watch.nodes.ids)
-        for run in cluster.snapshot().runs:
+        live = [run for run in cluster.snapshot().runs if not run.ended]
+        if len(self._divided) > 2 * len(live):
+            self._divided = {run.run: self._divided.get(run.run, 0) for run in live}
+        for run in live:
             rate = rates.get(run.name)
-            if not rate or run.ended or self._divided.get(run.run) == count:
+            if not rate or self._divided.get(run.run) == count:
                 continue
             with contextlib.suppress(RefusedError):  # it has ended meanwhile
                 await cluster.ask("tune", {"ref": run.name, "run": run.run, "rate": rate / count})
