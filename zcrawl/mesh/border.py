@@ -29,7 +29,15 @@ from typing import Final
 import msgspec
 
 from zcrawl.mesh.messages import ClientRequest, Header, MessageKind
-from zcrawl.mesh.roles import ANYBODY, WORKER_KINDS, Channel, KeyRole, body_most, kinds_on
+from zcrawl.mesh.roles import (
+    ANYBODY,
+    PRINCIPALS,
+    WORKER_KINDS,
+    Channel,
+    KeyRole,
+    body_most,
+    kinds_on,
+)
 from zcrawl.mesh.security import MASTERS, AllowedKey
 from zcrawl.model.log_event import FRAME_REFUSED, FRAME_TOO_LARGE, NAME_REFUSED, REQUEST_LIMITED
 
@@ -81,8 +89,11 @@ class Allowance(msgspec.Struct, frozen=True):
 # A console sends a few requests a second, `submit` sends 1,000 seeds in each request, and people
 # share keys. Workers that share one key request the list of masters.
 REQUESTS: Final[Mapping[KeyRole, Allowance]] = {
+    KeyRole.ADMIN: Allowance(200, 1_000),
     KeyRole.OPERATOR: Allowance(200, 1_000),
+    KeyRole.SUBMITTER: Allowance(100, 1_000),
     KeyRole.VIEWER: Allowance(50, 50),
+    KeyRole.GATEWAY: Allowance(5_000, 20_000),  # it limits its own clients
     KeyRole.WORKER: Allowance(100, 500),
 }
 REFUSALS: Final = Allowance(20, 50)  # answers to what was refused, for each key
@@ -143,7 +154,7 @@ class Sender:
     @property
     def request_role(self) -> KeyRole:
         """The highest of its roles."""
-        ranked = (KeyRole.OPERATOR, KeyRole.VIEWER, KeyRole.WORKER)
+        ranked = (*reversed(PRINCIPALS), KeyRole.GATEWAY, KeyRole.WORKER)
         return next((role for role in ranked if role in self.roles), KeyRole.VIEWER)
 
     def owns(self, worker: str) -> bool:
@@ -275,19 +286,24 @@ class Border:
 def mark(request: ClientRequest, sender: Sender) -> ClientRequest:
     """Put the key's name and role on a request, in place of what its client wrote there.
 
-    A request that a master forwarded keeps what the first master wrote. Without keys, only the name
-    that the client sent is known.
+    A request that a master forwarded keeps what the first master wrote. A gateway names the user
+    that it speaks for. Without keys, only the name that the client sent is known.
     """
     if sender is LOCAL or (KeyRole.MASTER in sender.roles and request.forwarded):
         return request
-    is_master = KeyRole.MASTER in sender.roles
+    if KeyRole.GATEWAY in sender.roles and request.role in PRINCIPALS:
+        return msgspec.structs.replace(request, forwarded=False, via="", key=sender.name)
+    role = KeyRole.ADMIN if KeyRole.MASTER in sender.roles else sender.request_role
     return msgspec.structs.replace(
         request,
         forwarded=False,
         by=sender.name,
         via="",
-        role=KeyRole.OPERATOR if is_master else sender.request_role,
+        role=role,
         key=sender.name,
+        rights=[],
+        through=f"key {sender.name}",
+        address="",
     )
 
 

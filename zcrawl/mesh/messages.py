@@ -424,6 +424,10 @@ class ClientRequest(_Body, frozen=True):
     via: str = ""  # the master that took the request
     role: str = ""  # of its key, set by that master, not by the client; empty: without keys, all
     key: str = ""  # the name of the key in the masters' list; set by that master
+    # A gateway sends these of the user it speaks for; that master sets them for everybody else.
+    rights: list[str] = []  # beside the role: code, shell, private
+    through: str = ""  # how the sender proved who it is: `key NAME`, `token PREFIX`, `jwt ISSUER`
+    address: str = ""  # of a gateway's client
 
 
 class Reply(_Body, frozen=True):

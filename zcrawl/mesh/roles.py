@@ -25,7 +25,10 @@ class KeyRole(enum.StrEnum):
 
     WORKER = "worker"  # fetches under its own names, and requests the list of masters
     VIEWER = "viewer"  # looks, and changes nothing
-    OPERATOR = "operator"  # looks, submits and steers
+    SUBMITTER = "submitter"  # looks, submits, and steers the jobs that it owns
+    OPERATOR = "operator"  # looks, submits and steers all jobs and nodes
+    ADMIN = "admin"  # also users, tokens, secrets and the audit
+    GATEWAY = "gateway"  # speaks for others: it has checked who they are (`PRINCIPALS`)
     MASTER = "master"  # by the pair that all masters share; no line of the list gives it
 
 
@@ -45,6 +48,9 @@ class Channel(enum.Enum):
 _WORKER: Final = frozenset({KeyRole.WORKER})
 _MASTER: Final = frozenset({KeyRole.MASTER})
 ANYBODY: Final = frozenset(KeyRole)
+# Roles of people and programs, each with the rights of those before it.
+PRINCIPALS: Final = (KeyRole.VIEWER, KeyRole.SUBMITTER, KeyRole.OPERATOR, KeyRole.ADMIN)
+_SUBMITTING: Final = frozenset((*PRINCIPALS[1:], KeyRole.GATEWAY, KeyRole.MASTER))
 _TO_LEADER: Final = {Channel.CONTROL: _WORKER}
 _TO_WORKER: Final = {Channel.WORKER_CONTROL: _MASTER}
 
@@ -104,7 +110,7 @@ def kinds_on(channel: Channel, roles: Iterable[KeyRole]) -> frozenset[MessageKin
 def body_most(kind: MessageKind, roles: Iterable[KeyRole]) -> int:
     """Return how many bytes the body of such a message may have. Compared before it is decoded."""
     if kind is MessageKind.REQUEST:
-        may_submit = not {KeyRole.OPERATOR, KeyRole.MASTER}.isdisjoint(roles)
+        may_submit = not _SUBMITTING.isdisjoint(roles)
         return MAX_FRAME_BYTES if may_submit else SMALL_REQUEST_MOST
     if kind in WORKER_KINDS and kind not in _LARGE:
         return REPORT_MOST

@@ -18,7 +18,7 @@ import msgspec
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.mesh.roles import KeyRole
+from zcrawl.mesh.roles import PRINCIPALS, KeyRole
 from zcrawl.model.reasons.cluster import BAD_ALLOW_LIST, BAD_KEY, BAD_NAME, BAD_ROLE, INSECURE_BIND
 from zcrawl.text.patterns import lazy_pattern
 from zcrawl.text.wildcards import matches
@@ -31,7 +31,7 @@ MASTERS = "masters"  # the name under which masters let each other in; no line m
 WATCH = "watch"  # the old name of the role viewer
 NAMES = "names="  # begins the word with the patterns of a worker's names
 DEFAULT_ROLES = frozenset({KeyRole.WORKER, KeyRole.OPERATOR})  # of a line without a role
-GIVEN_ROLES = (KeyRole.WORKER, KeyRole.VIEWER, KeyRole.OPERATOR)  # what a line may say
+GIVEN_ROLES = (KeyRole.WORKER, *PRINCIPALS, KeyRole.GATEWAY)  # what a line may say
 REPORTS_DOMAIN = b"zcrawl-reports"  # the socket for results, open to workers only
 ZAP_VERSION = b"1.0"
 _ZAP_FIELDS = 7  # version, request id, domain, address, identity, mechanism, key

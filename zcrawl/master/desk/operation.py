@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from zcrawl.mesh.messages import ClientRequest
-from zcrawl.mesh.roles import KeyRole
+from zcrawl.mesh.roles import PRINCIPALS, KeyRole
 
 if TYPE_CHECKING:  # handlers are named here and loaded by those who call them
     from zcrawl.master.desk.arguments import Arguments
@@ -53,9 +53,20 @@ class Argument(msgspec.Struct, frozen=True):
 class Right(enum.Enum):
     """The roles that may request an operation. A client without keys may request all."""
 
-    WORKER = frozenset((KeyRole.WORKER, KeyRole.VIEWER, KeyRole.OPERATOR))
-    VIEWER = frozenset((KeyRole.VIEWER, KeyRole.OPERATOR))
-    OPERATOR = frozenset((KeyRole.OPERATOR,))
+    WORKER = frozenset((KeyRole.WORKER, KeyRole.GATEWAY, *PRINCIPALS))
+    VIEWER = frozenset(PRINCIPALS)
+    SUBMITTER = frozenset(PRINCIPALS[1:])
+    OPERATOR = frozenset(PRINCIPALS[2:])
+    ADMIN = frozenset(PRINCIPALS[3:])
+    GATEWAY = frozenset((KeyRole.GATEWAY,))
+
+    @property
+    def name_in_list(self) -> str:
+        """The least role, as the masters' list and `zcrawl user` write it."""
+        return self.name.lower()
+
+
+_CHANGING: Final = (Right.SUBMITTER, Right.OPERATOR, Right.ADMIN)
 
 
 class Repeat(enum.Enum):
@@ -126,6 +137,7 @@ class Operation(msgspec.Struct, frozen=True):
     answer: str
     arguments: Mapping[str, Argument]
     audited: bool  # each request leaves a log line that says who sent it
+    own: bool = False  # a submitter may do it to its own jobs only (`ownership`)
 
     @property
     def changes(self) -> bool:
@@ -149,10 +161,11 @@ def declare(
     handler: OperationHandler,
     answer: str,
     audited: bool = False,
+    own: bool = False,
 ) -> str:
     """Declare an operation; return its name. ValueError: the declaration contradicts itself."""
     declared = {argument.name: argument for argument in arguments}
-    operation = Operation(name, right, repeat, handler, answer, declared, audited)
+    operation = Operation(name, right, repeat, handler, answer, declared, audited, own)
     problem = _problem(operation, len(arguments))
     if problem:
         raise ValueError(f"operation {name!r}: {problem}")
@@ -167,8 +180,12 @@ def _problem(operation: Operation, arguments: int) -> str:
         return "its answer is not documented"
     if len(operation.arguments) != arguments:
         return "an argument is declared twice"
-    if operation.changes != (operation.right is Right.OPERATOR):
-        return "what changes something needs an operator, and only that"
+    if operation.changes and operation.right not in _CHANGING:
+        return "what changes something needs a submitter at least"
+    if not operation.changes and operation.right in (Right.SUBMITTER, Right.OPERATOR):
+        return "a viewer may read it too"
+    if operation.own and operation.right is not Right.SUBMITTER:
+        return "only submitters are limited to their own jobs"
     if operation.changes and not isinstance(operation.handler, LeaderAction):
         return "only the leader changes something"
     if operation.audited and not operation.changes:

@@ -92,7 +92,7 @@ declare(
     Argument("restart", Type.FLAG, about="cancel the live runs of the job and start anew"),
     Argument("params", Type.TABLE, about="values of the job's parameters"),
     Argument("opened", Type.LIST, about="only from the process of the master itself"),
-    right=Right.OPERATOR,
+    right=Right.SUBMITTER,
     repeat=Repeat.OWN_COMMAND,
     handler=LeaderAction(
         lambda desk: desk.submissions.submit, lambda desk: desk.submissions.submit_again
@@ -100,16 +100,18 @@ declare(
     answer="job, run (0: none was started), admitted; workers that may take it, or why it waits; "
     "held, held_run, after: it starts as this run when no run of the job is alive",
     audited=True,
+    own=True,
 )
 declare(
     "add_seeds",
     _OF_RUN,
     _SEEDS,
     Argument("last", Type.FLAG, required=True),
-    right=Right.OPERATOR,
+    right=Right.SUBMITTER,
     repeat=Repeat.OWN_COMMAND,
     handler=LeaderAction(lambda desk: desk.submissions.add_seeds),
     answer="job, run, admitted",
+    own=True,
 )
 declare(
     "jobs",
@@ -202,23 +204,25 @@ declare(
     Argument("reason", Type.TEXT, default="", about="with retry"),
     Argument("host", Type.INTEGER, default=0, about="id, with retry"),
     Argument("ended_at", Type.NUMBER, about="with delete and run: only if it ended then, UTC"),
-    right=Right.OPERATOR,
+    right=Right.SUBMITTER,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(lambda desk: desk.run_actions.find_job, lambda desk: desk.run_actions.act),
     answer="job, run, state, changed",
     audited=True,
+    own=True,
 )
 declare(
     "change_job",
     _REF,
     Argument("state", Type.TEXT, required=True, about="active, paused, archived"),
-    right=Right.OPERATOR,
+    right=Right.SUBMITTER,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(
         lambda desk: desk.run_actions.find_job, lambda desk: desk.run_actions.change_job
     ),
     answer="job, state, changed; its runs are not affected",
     audited=True,
+    own=True,
 )
 declare(
     "prune",
@@ -249,13 +253,14 @@ declare(
     Argument("max_pages", Type.INTEGER, about="0: no limit"),
     Argument("max_pages_per_host", Type.INTEGER, about="0: no limit; of a run that has one"),
     Argument("tags", Type.LIST, about="instead of those it has"),
-    right=Right.OPERATOR,
+    right=Right.SUBMITTER,
     repeat=Repeat.ANSWER_STORED,
     handler=LeaderAction(
         lambda desk: desk.run_actions.find_job, lambda desk: desk.run_actions.tune
     ),
     answer="as act; the run's spec has the new values, and workers are told at once",
     audited=True,
+    own=True,
 )
 declare(
     "drain",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from zcrawl.errors import RefusedError
-from zcrawl.master.desk.operation import OPERATIONS
+from zcrawl.master.desk.operation import OPERATIONS, Right
 from zcrawl.master.desk.operations import ROLE, find
 from zcrawl.master.desk.replies import Pending, refuse
 from zcrawl.master.events import ClientAsked, MasterEffects
@@ -29,26 +29,28 @@ READS: Final = frozenset(
 
 def may_ask(role: str, op: str) -> bool:
     """A role that this master does not know may ask nothing: a newer one may have sent it."""
-    if role in ("", KeyRole.OPERATOR):
-        return True  # also what this master does not know: that has an error of its own
     operation = find(op)
+    if role == "" or (operation is None and role in Right.OPERATOR.value):
+        return True  # also what this master does not know: that has an error of its own
     return operation is not None and role in operation.right.value
 
 
 def may_act(role: str) -> bool:
     """Whether there is something that a console with this role may change."""
-    return role in ("", KeyRole.OPERATOR)
+    return role == "" or role in Right.SUBMITTER.value
 
 
 def _forbidden(request: ClientRequest) -> str:
     """Whose key it is, and what it lacks."""
     what = request.args.get("action") if request.op == "act" else request.op
     kind = "may only watch" if request.role == KeyRole.VIEWER else f"is one of a {request.role}"
-    lacks = "viewer or operator" if request.op in READS else "operator"
-    return (
-        f"{str(what)[:50]}: the key of {request.key or 'this client'} {kind}; this needs the role "
-        f"{lacks} in the masters' list"
-    )
+    operation = find(request.op)
+    lacks = operation.right.name_in_list if operation is not None else "operator"
+    who = f"the key of {request.key or 'this client'}"
+    where = "in the masters' list"
+    if request.key and request.by != request.key:  # a gateway speaks for a user
+        who, where = f"the user {request.by}", "(`zcrawl user change`)"
+    return f"{str(what)[:50]}: {who} {kind}; this needs the role {lacks} {where}"
 
 
 def refusal(event: ClientAsked) -> MasterEffects | None:
