@@ -170,7 +170,7 @@ def test_a_node_waits_for_a_consul_that_is_away(
     own_consul.stop()
     for name in ("node-1", "node-2"):
         nodes.begin(name)
-    wait_until(lambda: "consul_away" in nodes.log("node-1") + nodes.log("node-2"), 60)
+    wait_until(lambda: all("consul_away" in nodes.log(name) for name in nodes.running), 60)
     leaving = nodes.running.pop("node-2")
     leaving.terminate()
     assert leaving.wait(30) == 0
