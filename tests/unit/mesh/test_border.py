@@ -164,7 +164,19 @@ def test_without_keys_the_socket_still_says_what_may_arrive() -> None:
 
 # ---------------------------------------------------------------- requests
 
-FORGED = ClientRequest("r", "submit", {}, True, "root@leader", "m9", "operator", "boss")
+FORGED = ClientRequest(
+    "r",
+    "submit",
+    {},
+    True,
+    "root@leader",
+    "m9",
+    "operator",
+    "boss",
+    ["shell"],
+    "jwt x",
+    "10.0.0.1",
+)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +191,8 @@ FORGED = ClientRequest("r", "submit", {}, True, "root@leader", "m9", "operator",
 def test_a_request_is_marked_with_its_key(key: str, name: str, role: KeyRole) -> None:
     """Whatever the client says of itself: name, role, way, and that a master had forwarded it."""
     marked = mark(FORGED, border().sender(key))
-    assert marked == ClientRequest("r", "submit", {}, False, name, "", role, name)
+    through = f"key {name}"
+    assert marked == ClientRequest("r", "submit", {}, False, name, "", role, name, [], through)
 
 
 def test_only_a_master_forwards() -> None:
@@ -187,7 +200,7 @@ def test_only_a_master_forwards() -> None:
     masters = border().sender(SERVER)
     assert mark(FORGED, masters) == FORGED
     own = mark(ClientRequest("r", "submit", {}, by="x", role="viewer"), masters)
-    assert (own.by, own.role, own.key) == (MASTERS, KeyRole.OPERATOR, MASTERS)
+    assert (own.by, own.role, own.key) == (MASTERS, KeyRole.ADMIN, MASTERS)
     assert mark(FORGED, LOCAL) == FORGED
 
 
