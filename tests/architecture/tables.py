@@ -11,6 +11,7 @@ from typing import Final
 
 from zcrawl.master.desk.operation import OPERATIONS, Argument, Operation
 from zcrawl.master.desk.operations import PAGING
+from zcrawl.mesh.roles import KeyRole
 from zcrawl.model.formats import FORMATS, Format
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
@@ -37,6 +38,23 @@ def _operation_row(operation: Operation) -> tuple[str, ...]:
         operation.repeat.value,
         "refused" if operation.needs_leader else "answered",
     )
+
+
+def _yes(operation: Operation, role: KeyRole) -> str:
+    return "yes" if role in operation.right.value else "–"
+
+
+def access_table() -> str:
+    """Return the table of operations and roles in docs/security.md."""
+    roles = (KeyRole.VIEWER, KeyRole.OPERATOR, KeyRole.ADMIN, KeyRole.WORKER, KeyRole.GATEWAY)
+    head = ("request", *roles[:1], "submitter, own job", "submitter, other job", *roles[1:])
+    rows = []
+    for operation in OPERATIONS.values():
+        submitter = _yes(operation, KeyRole.SUBMITTER)
+        cells = [_yes(operation, role) for role in roles]
+        others = "–" if operation.own else submitter
+        rows.append((f"`{operation.name}`", cells[0], submitter, others, *cells[1:]))
+    return _table(head, rows)
 
 
 def _argument(argument: Argument) -> str:
@@ -73,6 +91,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "docs/protocol.md": {"operations": operations_table},
+    "docs/security.md": {"access": access_table},
     "docs/outputs.md": {"formats": formats_table},
 }
 
