@@ -55,7 +55,7 @@ PRIVATE = (
 @pytest.mark.parametrize(
     ("of", "right"),
     [
-        (spec(spider="a.py:S", code=SpiderCode("", b"")), "code"),
+        (spec(spider="a.py:S", code=SpiderCode("", "")), "code"),
         (spec(kind=SHELL, shell=ShellTask(command="/bin/true")), "shell"),
         *[(spec(fetch=fetch), "private") for fetch in PRIVATE],
     ],
@@ -64,13 +64,13 @@ def test_each_right_is_needed_by_a_submitter_only(of: JobSpec, right: str) -> No
     """The refusal names the right. Operators and a client without keys need none."""
     assert ownership.needed_rights(of) == [right]
     others = [name for name in ownership.RIGHTS if name != right]
-    asked = ClientRequest("r", "submit", {}, by="ann", role=KeyRole.SUBMITTER, rights=others)
+    request = ClientRequest("r", "submit", {}, by="ann", role=KeyRole.SUBMITTER, rights=others)
     with pytest.raises(RefusedError, match=f"without the right {right},") as caught:
-        ownership.check_rights(asked, of)
+        ownership.check_rights(request, of)
     assert caught.value.code == "forbidden"
-    ownership.check_rights(msgspec.structs.replace(asked, rights=[right]), of)
+    ownership.check_rights(msgspec.structs.replace(request, rights=[right]), of)
     for role in ("", KeyRole.OPERATOR, KeyRole.ADMIN):
-        ownership.check_rights(msgspec.structs.replace(asked, role=role), of)
+        ownership.check_rights(msgspec.structs.replace(request, role=role), of)
 
 
 def test_the_right_and_the_masters_word_are_both_needed() -> None:
@@ -118,3 +118,23 @@ def test_a_users_quotas_hold_for_its_submissions_and_paces() -> None:
     story.tick()
     assert story.replies[-1].data["code"] == "quota_exceeded"
     assert submit(story, fast, KeyRole.OPERATOR, "bob").ok
+
+
+def test_jobs_are_listed_by_owner() -> None:
+    """`me` is who asks, by the name that the border put on the request."""
+    story = LeaderStory().elect()
+    for name, by in (("a", "ann"), ("b", "bob"), ("c", "ann")):
+        assert submit(story, spec(name=name), by=by).ok
+
+    def listed(owner: str, by: str) -> list[str]:
+        request = ClientRequest(
+            f"l{owner}{by}", "jobs", {"owner": owner}, by=by, role=KeyRole.VIEWER
+        )
+        story.handle(m.ClientAsked(b"c", request))
+        story.tick()
+        return sorted(job["name"] for job in story.replies[-1].data["jobs"])
+
+    assert listed("me", "ann") == listed("ann", "bob") == ["a", "c"]
+    assert listed("me", "bob") == ["b"]
+    assert listed("me", "eve") == listed("me", "") == listed("nobody", "ann") == []
+    assert listed("", "eve") == ["a", "b", "c"]

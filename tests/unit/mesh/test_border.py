@@ -210,11 +210,13 @@ def test_only_a_gateway_speaks_for_others() -> None:
     for itself. Nobody else's word for a user counts, an admin's neither."""
     gateway = Sender(BOB, "gw", frozenset({KeyRole.GATEWAY}))
     for role in PRINCIPALS:
-        asked = ClientRequest("r", "submit", {}, True, "ann", "m9", role, "boss", ["code"], "jwt x")
-        marked = mark(asked, gateway)
-        assert marked == msgspec.structs.replace(asked, forwarded=False, via="", key="gw")
+        request = ClientRequest(
+            "r", "submit", {}, True, "ann", "m9", role, "boss", ["code"], "jwt x"
+        )
+        marked = mark(request, gateway)
+        assert marked == msgspec.structs.replace(request, forwarded=False, via="", key="gw")
         for other in set(KeyRole) - {KeyRole.GATEWAY, KeyRole.MASTER}:
-            own = mark(asked, Sender(BOB, "bob", frozenset({other})))
+            own = mark(request, Sender(BOB, "bob", frozenset({other})))
             assert (own.by, own.role, own.rights) == ("bob", other, [])
     for by, name in (("", "admin"), ("ann", "master"), ("ann", "worker"), ("ann", "gateway")):
         own = mark(ClientRequest("r", "submit", {}, by=by, role=name, rights=["code"]), gateway)

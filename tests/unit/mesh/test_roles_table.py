@@ -95,8 +95,8 @@ def test_lengths_go_by_role_and_kind() -> None:
     for roles in ([KeyRole.VIEWER], [KeyRole.WORKER], [KeyRole.VIEWER, KeyRole.WORKER]):
         assert body_most(MessageKind.REQUEST, roles) == SMALL_REQUEST_MOST
     submitting = [[role] for role in KeyRole if role not in (KeyRole.VIEWER, KeyRole.WORKER)]
-    for roles in (*submitting, [KeyRole.WORKER, KeyRole.OPERATOR]):
-        assert body_most(MessageKind.REQUEST, roles) == MAX_FRAME_BYTES
+    for of_submitter in (*submitting, [KeyRole.WORKER, KeyRole.OPERATOR]):
+        assert body_most(MessageKind.REQUEST, of_submitter) == MAX_FRAME_BYTES
     large = {kind for kind in WORKER_KINDS if body_most(kind, [KeyRole.WORKER]) > REPORT_MOST}
     assert large == {MessageKind.RESULT, MessageKind.HELLO}
 

@@ -78,9 +78,9 @@ def check_rate(request: ClientRequest, spec: JobSpec, quotas: Quotas | None) -> 
     most = quotas.most_rate if quotas is not None else 0.0
     rate = spec.politeness.rate  # 0: unlimited
     if most > 0 and not 0 < rate <= most:
-        wanted = f"{rate:g} requests per second and host" if rate else "an unlimited rate"
+        shown = f"{rate:g} requests per second and host" if rate else "an unlimited rate"
         raise RefusedError(
-            f"the job wants {wanted}, and the quota of {request.by} is {most:g}; set "
+            f"the job wants {shown}, and the quota of {request.by} is {most:g}; set "
             f"politeness.rate = {most:g} or less",
             code=QUOTA_EXCEEDED,
         )

@@ -228,6 +228,11 @@ BAD_ROLE: Final = refusal(
     "A key has a role that does not exist or does not fit.",
     "Use worker, viewer, submitter, operator, admin or gateway.",
 )
+NO_SUCH_KEY: Final = refusal(
+    "no_such_key",
+    "The masters' list has no line with this name or public key.",
+    "Look into the list; its lines are `KEY NAME [ROLE[,ROLE]]`.",
+)
 BAD_ALLOW_LIST: Final = refusal(
     "bad_allow_list",
     "The list of allowed keys cannot be read or written.",
