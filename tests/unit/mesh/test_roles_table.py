@@ -94,8 +94,11 @@ def test_lengths_go_by_role_and_kind() -> None:
     """Who may not submit has no long request; only results and held work are large."""
     for roles in ([KeyRole.VIEWER], [KeyRole.WORKER], [KeyRole.VIEWER, KeyRole.WORKER]):
         assert body_most(MessageKind.REQUEST, roles) == SMALL_REQUEST_MOST
-    submitting = [[role] for role in KeyRole if role not in (KeyRole.VIEWER, KeyRole.WORKER)]
-    for of_submitter in (*submitting, [KeyRole.WORKER, KeyRole.OPERATOR]):
+    submitting: list[list[KeyRole]] = [
+        [role] for role in KeyRole if role not in (KeyRole.VIEWER, KeyRole.WORKER)
+    ]
+    submitting.append([KeyRole.WORKER, KeyRole.OPERATOR])
+    for of_submitter in submitting:
         assert body_most(MessageKind.REQUEST, of_submitter) == MAX_FRAME_BYTES
     large = {kind for kind in WORKER_KINDS if body_most(kind, [KeyRole.WORKER]) > REPORT_MOST}
     assert large == {MessageKind.RESULT, MessageKind.HELLO}

@@ -31,8 +31,9 @@ def jobs_command(settings: Settings, tag: str, archived: bool, owner: str, mine:
         raise UsageError(f"both --mine and --owner {owner} were given; give one of them")
     from zcrawl.cli import connect, output
     from zcrawl.runtime.loop import run_async
+    from zcrawl.telemetry.views import ME
 
-    owner = connect.ME if mine else owner
+    owner = ME if mine else owner
     reply = run_async(connect.jobs(settings, tag, owner, archived=archived))
     # A master of an older version ignores the owner and lists all jobs.
     views = [job for job in reply["jobs"] if mine or not owner or job.get("owner") == owner]
