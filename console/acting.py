@@ -15,6 +15,7 @@ from console.actions import (
     PlannedChange,
     Values,
     changes,
+    may_do,
     plan,
     result_text,
     typed_values,
@@ -53,9 +54,16 @@ class Acting:
     def _say(self, text: str, style: str = "") -> None:
         self._app.feed_event(Say(text, style))
 
-    def refuses(self) -> bool:
-        """Whether nothing may be changed from here; the reason is told."""
+    def refuses(self, action: Action | None = None) -> bool:
+        """Whether nothing may be changed from here, or not by this action; the reason is told."""
         view = self._app.view
+        if view.may_act and action is not None and not may_do(view, action):
+            self._say(
+                f"cannot {action.label}: the key of this console has the role {view.role!r}, which "
+                "may change its own jobs only. Nothing was changed.",
+                "warn",
+            )
+            return True
         if view.may_act:
             return False
         if view.readonly:
@@ -69,7 +77,7 @@ class Acting:
 
     def begin(self, action: Action, rows: list[Row], typed: str = "") -> None:
         """Open the dialog or the form of an action, at once."""
-        if self.refuses():
+        if self.refuses(action):
             return
         line = self._app.line()
         if action.gather is not None:

@@ -25,6 +25,7 @@ from console.targets import (
     without_covered,
     worker_target,
 )
+from zcrawl.master.desk.rights import may_ask
 
 RUN_PAGES: Final = (ConsolePage.JOBS, ConsolePage.QUEUES, ConsolePage.JOB)
 
@@ -308,10 +309,19 @@ ACTIONS: Final = (
 BY_NAME: Final = {action.name: action for action in ACTIONS}
 
 
+_OPS: Final = frozenset(("tune", "drain", "undrain", "step_down", "reassign"))
+
+
+def may_do(view: View, action: Action) -> bool:
+    """Whether the role of this console may do it. Which jobs are a submitter's own, the masters
+    know."""
+    return view.may_act and may_ask(view.role, action.name if action.name in _OPS else "act")
+
+
 def may_begin(view: View, action: Action) -> bool:
     """Whether the action is offered on the pages that have it: a master cannot be drained."""
     about = view.place.about if view.page is ConsolePage.NODE else None
-    return view.may_act and (about is None or action.fits(about))
+    return may_do(view, action) and (about is None or action.fits(about))
 
 
 def offered(view: View) -> list[Action]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from zcrawl.master.desk.operation import OPERATIONS, Argument, Operation, Right
+from zcrawl.master.desk.operation import OPERATIONS, Argument, Operation
 from zcrawl.master.desk.operations import PAGING
+from zcrawl.mesh.roles import KeyRole
 from zcrawl.model.formats import FORMATS, Format
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
-ROLES: Final = {Right.WORKER: "worker", Right.VIEWER: "viewer", Right.OPERATOR: "operator"}
 
 
 def operations_table() -> str:
@@ -34,10 +34,27 @@ def _operation_row(operation: Operation) -> tuple[str, ...]:
         f"`{operation.name}`",
         ", ".join(arguments) or "–",
         operation.answer,
-        ROLES[operation.right],
+        f"{operation.right.name_in_list}{', own jobs' if operation.own else ''}",
         operation.repeat.value,
         "refused" if operation.needs_leader else "answered",
     )
+
+
+def _yes(operation: Operation, role: KeyRole) -> str:
+    return "yes" if role in operation.right.value else "–"
+
+
+def access_table() -> str:
+    """Return the table of operations and roles in docs/security.md."""
+    roles = (KeyRole.VIEWER, KeyRole.OPERATOR, KeyRole.ADMIN, KeyRole.WORKER, KeyRole.GATEWAY)
+    head = ("request", *roles[:1], "submitter, own job", "submitter, other job", *roles[1:])
+    rows = []
+    for operation in OPERATIONS.values():
+        submitter = _yes(operation, KeyRole.SUBMITTER)
+        cells = [_yes(operation, role) for role in roles]
+        others = "–" if operation.own else submitter
+        rows.append((f"`{operation.name}`", cells[0], submitter, others, *cells[1:]))
+    return _table(head, rows)
 
 
 def _argument(argument: Argument) -> str:
@@ -74,6 +91,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "docs/protocol.md": {"operations": operations_table},
+    "docs/security.md": {"access": access_table},
     "docs/outputs.md": {"formats": formats_table},
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from console.actions import BY_NAME, offered, plan, typed_values
+from console.actions import ACTIONS, BY_NAME, may_do, offered, plan, typed_values
 from console.app import ConsoleApp
 from console.commands import completions
 from console.keymap import key_mistake
@@ -333,6 +333,22 @@ async def test_what_a_role_may_not_do_is_not_offered() -> None:
         await pilot.pause(0.5)
         assert "pause" not in text_of(app).lower().replace("paus ", "")
         assert not feed.done("act")
+
+
+async def test_a_submitter_is_offered_what_is_about_jobs_only() -> None:
+    """It may begin to pause a job, whose owner the masters know. It may not drain a worker or
+    depose a leader: neither is offered, and a command says why."""
+    feed = FakeFeed(said=answers() | {"role": {"role": "submitter"}, "drain": {}})
+    app = fake_app(feed)
+    async with app.run_test(size=(160, 30)) as pilot:
+        await until(pilot, lambda: app.view.role == "submitter")
+        names = {action.name for action in ACTIONS if may_do(app.view, action)}
+        assert names.isdisjoint({"drain", "undrain", "step_down", "reassign"})
+        assert names >= {"pause", "resume", "cancel", "retry", "delete", "tune"}
+        await pilot.press("colon", *"drain", "space", *"w1", "enter")
+        await until(pilot, lambda: "role 'submitter'" in app.view.message.text)
+        assert len(app.screen_stack) == 1
+        assert not feed.done("drain")
 
 
 async def test_what_is_refused_is_asked_for_more_rarely() -> None:

@@ -40,6 +40,7 @@ from zcrawl.store.queries import (
 )
 from zcrawl.telemetry.schedules import chain_view, schedule_view
 from zcrawl.telemetry.views import (
+    ME,
     MOST_REMOVABLE,
     LiveRun,
     chosen_run,
@@ -137,16 +138,22 @@ def _explaining(ask: Ask) -> Ask:
     return asking
 
 
-async def jobs(settings: Settings, tag: str = "", *, archived: bool = False) -> dict[str, Any]:
-    """Return all job views, or those with a tag, under `jobs`."""
+async def jobs(
+    settings: Settings, tag: str = "", owner: str = "", *, archived: bool = False
+) -> dict[str, Any]:
+    """Return all job views, or those with a tag or of an owner (`me`: who asks), under `jobs`."""
     if is_live(settings):
-        args = ({"tag": tag} if tag else {}) | ({"archived": True} if archived else {})
+        given = {"tag": tag, "archived": archived, "owner": owner}
         async with running(settings) as ask:
-            return await ask("jobs", args)
+            return await ask("jobs", {name: value for name, value in given.items() if value})
+    if owner == ME:
+        from zcrawl.roles.client import who_asks
+
+        owner = who_asks()
     with contextlib.closing(open_database(settings)) as store:
         listed = store.query(ListJobs())
         assert isinstance(listed, JobList)
-        visible = [job for job in listed.jobs if is_listed(job, tag, archived=archived)]
+        visible = [job for job in listed.jobs if is_listed(job, tag, owner, archived=archived)]
         now, defaults = time.time(), settings.schedule_defaults()
         return {
             "jobs": [stopped(job_view(job, None, None, now, None, defaults)) for job in visible]

@@ -29,6 +29,7 @@ from zcrawl.master.reloads import Reloads
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain, RunConfigs
 from zcrawl.model.process_name import ProcessName
+from zcrawl.model.quotas import Quotas
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunRow
 from zcrawl.model.spec import JobSpec, Retention, ScheduleDefaults
 from zcrawl.result.receive import Receiver
@@ -108,6 +109,7 @@ class LeaderState:
         self.beat_soon = False  # a worker has just joined: the next BEAT must not wait
         self.ended: dict[int, RunRow] = {}  # recently ended runs, for displays
         self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
+        self.quotas: dict[str, Quotas] = {}  # of users; loaded at takeover
         self.allow_private = False  # jobs may reach private addresses (submit.private)
         self.vouches = False  # typed URLs open their own hosts (submit.private)
         self.fires = True  # schedules start runs while this master leads
@@ -216,6 +218,10 @@ class LeaderState:
     def want_beat(self) -> None:
         """Send a BEAT soon, because a worker waits for its permission."""
         self.beat_soon = True
+
+    def set_quotas(self, quotas: Mapping[str, Quotas]) -> None:
+        """Use these quotas from the next request on; a user without them has no limit."""
+        self.quotas = dict(quotas)
 
     def beat_sent(self) -> None:
         self.beat_soon = False

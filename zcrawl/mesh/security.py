@@ -164,6 +164,24 @@ def parse_allow_list(text: str, source: str) -> dict[str, AllowedKey]:
     return allowed
 
 
+def without_key(text: str, which: str, source: str) -> tuple[str, dict[str, AllowedKey]]:
+    """Return the list without the lines of a key or a name, and the keys that these lines gave.
+
+    Comments and all other lines stay as they are. A wrong line raises, as in `parse_allow_list`.
+    """
+    allowed = parse_allow_list(text, source)
+    name = which.strip()
+    removed = {
+        key: line for key, line in allowed.items() if name == line.name or name.lower() == key
+    }
+    kept = [
+        line
+        for line in text.splitlines(keepends=True)
+        if (line.partition("#")[0].split() or [""])[0].lower() not in removed
+    ]
+    return "".join(kept), removed
+
+
 def _parse_line(words: list[str], where: str) -> AllowedKey:
     """Parse one line of the list."""
     patterns: list[str] = []

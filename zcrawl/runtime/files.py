@@ -52,18 +52,26 @@ def make_durable_folder(folder: Path, mode: int = 0o777) -> list[Path]:
     return missing
 
 
-def replace_durably(path: Path, data: bytes) -> None:
+def replace_durably(path: Path, data: bytes, like: os.stat_result | None = None) -> None:
     """Write a temporary file and rename it, so that always the old or the whole new one exists."""
-    replace_file(path, data)
+    replace_file(path, data, like)
     sync_folder(path.parent)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Replace a file without syncing its folder; after a power cut the old one may be back."""
+def replace_file(path: Path, data: bytes, like: os.stat_result | None = None) -> None:
+    """Replace a file without syncing its folder; after a power cut the old one may be back.
+
+    `like`: give the new file the mode, user and group of this one; without it, only this user may
+    read it.
+    """
     aside = path.with_name(f".new-{os.urandom(8).hex()}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if like is not None:
+                if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+                    os.fchown(file.fileno(), like.st_uid, like.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(like.st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -14,6 +14,7 @@ from zcrawl.mesh.messages import PageRecord, Traits
 from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
+from zcrawl.model.quotas import Quotas
 from zcrawl.model.rows import (
     DefinitionRow,
     HeldSubmission,
@@ -207,6 +208,8 @@ class SubmitJob(msgspec.Struct, frozen=True):
     run_spec: bytes = b""  # of the run, with its parameters filled in; empty: the job's
     # If a run of the job is alive and its overlap is `queue`, this is stored and no run is started.
     hold: HeldSubmission | None = None
+    only_owner: str | None = None  # refused if the job is somebody else's; None: any job
+    quotas: Quotas | None = None  # of `by`; compared with what is stored
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -286,6 +289,9 @@ class AddSeeds(msgspec.Struct, frozen=True):
     seed_hosts: tuple[str, ...]
     last: bool  # closes the seed list
     now: float
+    only_owner: str | None = None  # as in SubmitJob
+    quotas: Quotas | None = None
+    by: str = ""
 
 
 class AdmitKnown(msgspec.Struct, frozen=True):

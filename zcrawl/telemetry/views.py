@@ -205,8 +205,13 @@ def is_visible(job: JobRow, tag: str = "") -> bool:
     return exists and (not tag or is_tagged(tags_of(_spec_of(job)), tag))
 
 
-def is_listed(job: JobRow, tag: str = "", *, archived: bool = False) -> bool:
+ME: Final = "me"  # in place of an owner: the one who asks
+
+
+def is_listed(job: JobRow, tag: str = "", owner: str = "", *, archived: bool = False) -> bool:
     """Return whether a list of jobs has the job: archived ones are hidden unless wanted."""
+    if owner and job.owner != owner:
+        return False
     return is_visible(job, tag) and (archived or job.state is not JobState.ARCHIVED)
 
 

@@ -88,7 +88,7 @@ def test_allow_writes_roles_and_names(
     [
         ["zz"],
         ["a" * 64, "--name", "a b"],
-        ["a" * 64, "--role", "admin"],
+        ["a" * 64, "--role", "master"],
         ["a" * 64, "--role", "viewer", "--names", "w*"],
         ["a" * 64, "--role", "worker", "--names", "w*,"],
         ["a" * 64, "--name", "masters"],
@@ -116,3 +116,54 @@ def test_show_of_an_open_file_tells_how_to_mend_it(
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["code"] == "open_key_file"
     assert "chmod 600" in error["message"]
+
+
+def test_revoke_removes_a_name_or_a_key_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Comments, other lines, the mode and a link to the file stay; all keys of a name go, also
+    those written in capitals. What is not there is an error that changes nothing."""
+    real, allowed = tmp_path / "real", tmp_path / "allowed"
+    first, second, third, fourth = ("ab" * 32, "cd" * 32, "ef" * 32, "12" * 32)
+    real.write_text(
+        f"# ours\n{first} ann viewer\n{second.upper()} bob # of bob\n{third} bob\n\n{fourth} eve\n"
+    )
+    real.chmod(0o640)
+    allowed.symlink_to(real)
+    command = ["keys", "revoke", "--file", str(allowed)]
+    assert run([*command, "bob"]) == 0
+    assert capsys.readouterr().err.count("may not join any more") == 2
+    assert real.read_text() == f"# ours\n{first} ann viewer\n\n{fourth} eve\n"
+    assert run([*command, fourth.upper(), "--json"]) == 0
+    removed = json.loads(capsys.readouterr().out)["removed"]
+    assert removed == [{"public": fourth, "name": "eve"}]
+    for wrong in ("bob", fourth, "ours", "#"):
+        assert run([*command, wrong]) == 2
+        assert "[no_such_key]" in capsys.readouterr().err
+    assert real.read_text() == f"# ours\n{first} ann viewer\n\n"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert allowed.is_symlink()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".new")] == []
+
+
+def test_a_missing_or_wrong_list_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is removed from a list that is half understood."""
+    allowed = tmp_path / "allowed"
+    assert run(["keys", "revoke", "ann", "--file", str(allowed)]) == 2
+    assert "[bad_allow_list]" in capsys.readouterr().err
+    assert not allowed.exists()
+    text = f"{'ab' * 32} ann\nno key at all\n"
+    allowed.write_text(text)
+    assert run(["keys", "revoke", "ann", "--file", str(allowed)]) == 2
+    assert allowed.read_text() == text
+
+
+@pytest.mark.parametrize("role", ["submitter", "admin", "gateway"])
+def test_a_role_of_people_and_gateways_can_be_given(role: str, tmp_path: Path) -> None:
+    """Beside those of workers, viewers and operators."""
+    allowed = tmp_path / "allowed"
+    key = "ab" * 32
+    assert run(["keys", "allow", key, "--name", "x", "--role", role, "--file", str(allowed)]) == 0
+    assert AllowList(allowed).poll() == {key: AllowedKey("x", frozenset({KeyRole(role)}), (), True)}

@@ -35,7 +35,7 @@ def replies(effects: m.MasterEffects) -> list[Reply]:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-@pytest.mark.parametrize("role", ["viewer", "worker", "watch", "admin", "Operator"])
+@pytest.mark.parametrize("role", ["viewer", "worker", "watch", "gateway", "root", "Operator"])
 def test_who_may_not_operate_changes_nothing(leads: bool, role: str) -> None:
     """Every request that is no read is refused, by the leader and by any other master; also for a
     role that this master has never heard of."""
@@ -73,7 +73,7 @@ def test_who_may_only_watch_sees_everything() -> None:
 def test_each_is_told_its_role() -> None:
     """A console offers what may be done; also while nobody leads."""
     master = Master("m2", seen_slots=64)
-    for role in ("", "viewer", "operator", "worker"):
+    for role in ("", *(set(KeyRole) - {KeyRole.MASTER})):
         (reply,) = replies(master.handle(client_request("role", role), 5.0, UTC))
         assert reply.data == {"role": role}
 
@@ -90,7 +90,7 @@ def test_a_worker_asks_where_the_masters_are_and_nothing_else() -> None:
         (reply,) = replies(story.master.handle(client_request(op, KeyRole.WORKER), story.now, UTC))
         assert reply.data["code"] == "forbidden", op
         assert "is one of a worker" in reply.data["message"]
-        assert "viewer or operator" in reply.data["message"]
+        assert "this needs the role viewer" in reply.data["message"]
 
 
 def test_an_operator_and_a_client_without_keys_may_do_all() -> None:
@@ -128,7 +128,12 @@ def test_the_list_names_roles() -> None:
     patterned = parse_allow_list(f"{KEY} x names=*", "list")[KEY]
     assert patterned.may_be("any")
     assert not patterned.has_roles
-    for wrong in (f"{KEY} ann admin", f"{KEY} ann watch more", f"{KEY} watch:ann"):
+    for wrong in (
+        f"{KEY} ann root",
+        f"{KEY} ann master",
+        f"{KEY} ann watch more",
+        f"{KEY} watch:ann",
+    ):
         with pytest.raises(ConfigError):
             parse_allow_list(wrong, "list")
 
@@ -136,9 +141,10 @@ def test_the_list_names_roles() -> None:
 def test_a_written_line_is_read_as_it_was_meant() -> None:
     """For every choice of roles and patterns."""
     choices: list[tuple[KeyRole, ...]] = [(), (KeyRole.VIEWER,), (KeyRole.OPERATOR, KeyRole.WORKER)]
+    choices += [(KeyRole.SUBMITTER,), (KeyRole.ADMIN,), (KeyRole.GATEWAY,)]
     for roles in choices:
         for patterns in ((), ("a-*", "b")):
-            if patterns and roles == (KeyRole.VIEWER,):
+            if patterns and roles and KeyRole.WORKER not in roles:
                 continue
             line = allow_list_line(KEY, "x", roles, patterns)
             made = AllowedKey("x", frozenset(roles) or DEFAULT_ROLES, patterns, bool(roles))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
+import msgspec
 import pytest
 
 from zcrawl.mesh.border import (
@@ -28,7 +29,7 @@ from zcrawl.mesh.border import (
 from zcrawl.mesh.codec import encode, peek_request_id
 from zcrawl.mesh.messages import PROTOCOL_VERSION, ClientRequest, Header, MessageKind
 from zcrawl.mesh.ports import stamp
-from zcrawl.mesh.roles import SMALL_REQUEST_MOST, Channel, KeyRole, kinds_on
+from zcrawl.mesh.roles import PRINCIPALS, SMALL_REQUEST_MOST, Channel, KeyRole, kinds_on
 from zcrawl.mesh.security import MASTERS, AllowedKey
 
 SERVER, W1, ANN, BOB, OLD, POOL = ("0" * 64, "1" * 64, "2" * 64, "3" * 64, "4" * 64, "5" * 64)
@@ -164,7 +165,19 @@ def test_without_keys_the_socket_still_says_what_may_arrive() -> None:
 
 # ---------------------------------------------------------------- requests
 
-FORGED = ClientRequest("r", "submit", {}, True, "root@leader", "m9", "operator", "boss")
+FORGED = ClientRequest(
+    "r",
+    "submit",
+    {},
+    True,
+    "root@leader",
+    "m9",
+    "operator",
+    "boss",
+    ["shell"],
+    "jwt x",
+    "10.0.0.1",
+)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +192,8 @@ FORGED = ClientRequest("r", "submit", {}, True, "root@leader", "m9", "operator",
 def test_a_request_is_marked_with_its_key(key: str, name: str, role: KeyRole) -> None:
     """Whatever the client says of itself: name, role, way, and that a master had forwarded it."""
     marked = mark(FORGED, border().sender(key))
-    assert marked == ClientRequest("r", "submit", {}, False, name, "", role, name)
+    through = f"key {name}"
+    assert marked == ClientRequest("r", "submit", {}, False, name, "", role, name, [], through)
 
 
 def test_only_a_master_forwards() -> None:
@@ -187,8 +201,26 @@ def test_only_a_master_forwards() -> None:
     masters = border().sender(SERVER)
     assert mark(FORGED, masters) == FORGED
     own = mark(ClientRequest("r", "submit", {}, by="x", role="viewer"), masters)
-    assert (own.by, own.role, own.key) == (MASTERS, KeyRole.OPERATOR, MASTERS)
+    assert (own.by, own.role, own.key) == (MASTERS, KeyRole.ADMIN, MASTERS)
     assert mark(FORGED, LOCAL) == FORGED
+
+
+def test_only_a_gateway_speaks_for_others() -> None:
+    """It names a user with a role of people; without a name, or with a role of the mesh, it asks
+    for itself. Nobody else's word for a user counts, an admin's neither."""
+    gateway = Sender(BOB, "gw", frozenset({KeyRole.GATEWAY}))
+    for role in PRINCIPALS:
+        request = ClientRequest(
+            "r", "submit", {}, True, "ann", "m9", role, "boss", ["code"], "jwt x"
+        )
+        marked = mark(request, gateway)
+        assert marked == msgspec.structs.replace(request, forwarded=False, via="", key="gw")
+        for other in set(KeyRole) - {KeyRole.GATEWAY, KeyRole.MASTER}:
+            own = mark(request, Sender(BOB, "bob", frozenset({other})))
+            assert (own.by, own.role, own.rights) == ("bob", other, [])
+    for by, name in (("", "admin"), ("ann", "master"), ("ann", "worker"), ("ann", "gateway")):
+        own = mark(ClientRequest("r", "submit", {}, by=by, role=name, rights=["code"]), gateway)
+        assert (own.by, own.role, own.rights) == ("gw", KeyRole.GATEWAY, [])
 
 
 def test_requests_are_limited_by_key() -> None:

@@ -97,7 +97,10 @@ def test_a_list_has_a_key_and_a_name_a_line() -> None:
     [
         (f"{A} w1\n{A} w2\n", "f:2: this key is in the list already, as w1"),
         ("w1\n", "f:1: a key is 64"),
-        (f"{A} two words\n", "f:1: 'words' is not a role; there are worker, viewer, operator"),
+        (
+            f"{A} two words\n",
+            "f:1: 'words' is not a role; there are worker, viewer, submitter, operator",
+        ),
         (f"{A} w1 worker,\n", "f:1: '' is not a role"),
         (f"{A} w1 master\n", "f:1: 'master' is not a role"),
         (f"{A} w1 worker operator\n", "f:1: write KEY NAME"),

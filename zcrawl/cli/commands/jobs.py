@@ -22,24 +22,36 @@ MOST_EXAMPLES = 10  # of each kind; --json has all
 @click.command("jobs", cls=Command)
 @click.option("--tag", default="", metavar="NAME", help="Only jobs that have this tag.")
 @click.option("--archived", is_flag=True, help="Also jobs that are archived.")
+@click.option("--owner", default="", metavar="NAME", help="Only jobs of this owner.")
+@click.option("--mine", is_flag=True, help="Only your own jobs: those of your key or user.")
 @common
-def jobs_command(settings: Settings, tag: str, archived: bool) -> int:
+def jobs_command(settings: Settings, tag: str, archived: bool, owner: str, mine: bool) -> int:
     """List all jobs."""
+    if owner and mine:
+        raise UsageError(f"both --mine and --owner {owner} were given; give one of them")
     from zcrawl.cli import connect, output
     from zcrawl.runtime.loop import run_async
+    from zcrawl.telemetry.views import ME
 
-    reply = run_async(connect.jobs(settings, tag, archived=archived))
-    views = reply["jobs"]
+    owner = ME if mine else owner
+    reply = run_async(connect.jobs(settings, tag, owner, archived=archived))
+    # A master of an older version ignores the owner and lists all jobs.
+    views = [job for job in reply["jobs"] if mine or not owner or job.get("owner") == owner]
     output.note_if(connect.stale_note(reply))
     if settings.json:
         output.print_json(views)
         return 0
     names = ("id", "name", "run", "state")
     figures = ("percent", "pages", "pages/s", "eta", "failed", "skipped", "queued", *IN_FLIGHT)
-    rows = [[*(_cell(view, name) for name in (*names, *figures)), _tags(view)] for view in views]
-    output.table((*names, *figures, "tags"), rows, right=("id", "run", *figures))
+    rows = [
+        [*(_cell(view, name) for name in (*names, *figures)), view.get("owner", ""), _tags(view)]
+        for view in views
+    ]
+    output.table((*names, *figures, "owner", "tags"), rows, right=("id", "run", *figures))
     if not views:
-        output.note(f"no jobs{f' with the tag {tag}' if tag else ''} in {settings.place}")
+        tagged = f" with the tag {tag}" if tag else ""
+        of = " of yours" if mine else f" of {owner}" if owner else ""
+        output.note(f"no jobs{of}{tagged} in {settings.place}")
     return 0
 
 

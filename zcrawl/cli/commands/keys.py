@@ -60,7 +60,7 @@ def show(file: Path, as_json: bool) -> int:
     "roles",
     multiple=True,
     metavar="ROLE",
-    help="What it may do: worker, viewer or operator; may be given twice.",
+    help="What it may do: worker, viewer, submitter, operator, admin or gateway; may be repeated.",
 )
 @click.option(
     "--names",
@@ -95,6 +95,35 @@ def allow(
         may = " and ".join(given or sorted(DEFAULT_ROLES))
         hint = "" if given else "; choose one with --role, it probably does not need both"
         output.note(f"{file}: {name or UNNAMED} may join as {may}{hint}")
+    return 0
+
+
+@keys_command.command("revoke", cls=Command)
+@click.argument("which", metavar="NAME|PUBLIC")
+@click.option(
+    "--file",
+    "file",
+    required=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The masters' list of allowed keys.",
+)
+@_JSON
+def revoke(which: str, file: Path, as_json: bool) -> int:
+    """Remove a key from the masters' list, by its name or its public key.
+
+    A name may have several keys: all of them are removed. Running masters cut them off within 2 s.
+    Do it on every master.
+    """
+    from zcrawl.cli import output
+    from zcrawl.mesh.sockets.keys import AllowList
+
+    removed = AllowList(file).revoke(which)
+    if as_json:
+        keys = [{"public": key, "name": line.name} for key, line in removed.items()]
+        output.print_json({"removed": keys, "file": str(file)})
+    for key, line in {} if as_json else removed.items():
+        output.note(f"{file}: {line.name} ({key}) may not join any more; revoke it on each master")
     return 0
 
 

@@ -117,6 +117,7 @@ declare(
     "jobs",
     Argument("tag", Type.TEXT, default=""),
     Argument("archived", Type.FLAG, about="archived jobs too"),
+    Argument("owner", Type.TEXT, default="", about="only its jobs; `me`: of the one who asks"),
     right=Right.VIEWER,
     repeat=Repeat.READ,
     handler=FromDatabase(lambda reads: reads.list_jobs, lambda reads: reads.jobs_answer),

@@ -48,6 +48,7 @@ from zcrawl.store.queries import (
 from zcrawl.telemetry.history import MOST_SPAN_S, series, step_of
 from zcrawl.telemetry.schedules import chain_view, schedule_view
 from zcrawl.telemetry.views import (
+    ME,
     LiveRun,
     chosen_run,
     is_listed,
@@ -93,7 +94,9 @@ class DatabaseReads:
         assert isinstance(outcome, JobList)
         tag = pending.args.text("tag")
         archived = bool(pending.args.get("archived"))
-        visible = [job for job in outcome.jobs if is_listed(job, tag, archived=archived)]
+        owner = pending.args.text("owner")
+        owner = (pending.request.by or ME) if owner == ME else owner
+        visible = [job for job in outcome.jobs if is_listed(job, tag, owner, archived=archived)]
         defaults = pending.schedule_defaults
         return {"jobs": [_listed(job, live, utc, defaults) for job in visible]}
 

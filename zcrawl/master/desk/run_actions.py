@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.errors import RefusedError
-from zcrawl.master.desk import actions, idempotency, reads, replies
+from zcrawl.master.desk import actions, idempotency, ownership, reads, replies
 from zcrawl.master.desk.actions import Intents
 from zcrawl.master.desk.replies import OpenRequests, Pending
 from zcrawl.master.events import Ask, Execute, MasterEffects, Note, RemoveOldRuns
@@ -29,7 +29,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.queries import FindJob, JobList, JobRow, ReadRemovable, RemovableRuns
 from zcrawl.store.rules import run_reply
-from zcrawl.submit.stored import check_right
+from zcrawl.submit.stored import check_right, readable
 from zcrawl.telemetry.views import (
     MOST_REMOVABLE,
     chosen_run,
@@ -57,7 +57,7 @@ class RunActions:
         effects.append(Ask(FindJob(pending.args.text("ref")), pending.request.id))
 
     def act(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
-        job = reads.the_job(job_list, pending.request)
+        job = _own_job(pending, job_list)
         action = pending.args.text("action")
         run_number = reads.wanted_run(pending.args)
         seen = actions.seen_runs(pending.args)
@@ -67,7 +67,8 @@ class RunActions:
             return
         run = chosen_run(job, run_number)
         if action in ("retry", "resume"):
-            check_right(run.spec, self._state.allow_code, self._state.shell)
+            spec = check_right(run.spec, self._state.allow_code, self._state.shell)
+            ownership.check_rights(pending.request, spec)
         if action == "retry":
             client_action = idempotency.client_action(self._state, pending, now)
             retry = self._intents.retry(run.id, pending.args, client_action)
@@ -100,7 +101,7 @@ class RunActions:
         self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
     ) -> None:
         """Pause, activate or archive a job; its runs go on."""
-        job, name = reads.the_job(job_list, pending.request), pending.args.text("state")
+        job, name = _own_job(pending, job_list), pending.args.text("state")
         if name not in JOB_STATES:
             raise RefusedError(f"unknown state {name!r}", code=BAD_REQUEST)
         pending.count = int(job.state is not JOB_STATES[name])
@@ -165,8 +166,11 @@ class RunActions:
             self._requests.reply(pending, run_reply(row, pending.count), effects)
 
     def tune(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
-        job = reads.the_job(job_list, pending.request)
+        job = _own_job(pending, job_list)
         run, spec = actions.tuned_spec(job, pending.args)
+        if pending.args.get("rate") is not None:
+            quotas = self._state.quotas.get(pending.request.by)
+            ownership.check_rate(pending.request, readable(spec), quotas)
         pending.count = int(run.spec != spec)
         client_action = idempotency.client_action(self._state, pending, now)
         effects.append(
@@ -232,3 +236,11 @@ class RunActions:
         self._requests.reply(
             pending, {"runs": [removable_view(row) for row in removable.rows]}, effects
         )
+
+
+def _own_job(pending: Pending, job_list: JobList) -> JobRow:
+    """Return the job that an action is about; RefusedError if it is not there, or if the request
+    may not change it."""
+    job = reads.the_job(job_list, pending.request)
+    ownership.check_owner(pending.request, job)
+    return job

@@ -15,7 +15,7 @@ from zcrawl.dispatch.placement import can_serve, why_unplaced
 from zcrawl.errors import RefusedError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION
-from zcrawl.master.desk import actions, reads, replies
+from zcrawl.master.desk import actions, ownership, reads, replies
 from zcrawl.master.desk import seeds as seed_lists
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.replies import OpenRequests, Pending
@@ -77,7 +77,7 @@ class Submissions:
         """Go on with a submission in the mode `again`, with the job that is stored."""
         spec = None
         if pending.args.get("ref") is not None:
-            reads.the_job(job_list, pending.request)
+            ownership.check_owner(pending.request, reads.the_job(job_list, pending.request))
         for stored in filter(is_visible, job_list.jobs):
             spec = check_right(stored.spec, self._state.allow_code, self._state.shell)
         self._submit_now(pending, now, effects, spec)
@@ -97,6 +97,8 @@ class Submissions:
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
         with_shell_right(spec, self._state.shell)
+        for used in (spec,) if stored is None else (spec, stored):
+            ownership.check_rights(pending.request, used, bool(opened))
         utc = self._state.utc(now)
         if stored is None:
             check_future(with_defaults(spec.schedule, self._state.schedule_defaults), utc)
@@ -106,6 +108,8 @@ class Submissions:
         if definition.params:
             check(run)
             with_shell_right(run, self._state.shell)
+        quotas = self._state.quotas.get(pending.request.by)
+        ownership.check_rate(pending.request, run, quotas)
         rules = canonical_rules(run.scope, CANONICAL_VERSION)
         typed = filled_seeds(definition, args.sequence("seeds"), values)
         check_beside(run, typed)
@@ -146,6 +150,8 @@ class Submissions:
             cancels=self._replaced(pending, definition),
             run_spec=to_json(run) if definition.params else b"",
             hold=self._hold(pending, definition, typed, values, output, utc),
+            only_owner=ownership.limit_of(pending.request),
+            quotas=quotas,
         )
         effects.append(Execute(command))
 
@@ -227,6 +233,9 @@ class Submissions:
             seed_hosts=seed_lists.netlocs(seeds),
             last=bool(args["last"]),
             now=self._state.utc(now),
+            only_owner=ownership.limit_of(pending.request),
+            quotas=self._state.quotas.get(pending.request.by),
+            by=pending.request.by,
         )
         effects.append(Execute(command))
 

@@ -26,9 +26,16 @@ from zcrawl.mesh.security import (
     key_file_text,
     parse_allow_list,
     parse_key_file,
+    without_key,
 )
-from zcrawl.model.reasons.cluster import BAD_ALLOW_LIST, BAD_KEY, FILE_EXISTS, OPEN_KEY_FILE
-from zcrawl.runtime.files import sync_folder
+from zcrawl.model.reasons.cluster import (
+    BAD_ALLOW_LIST,
+    BAD_KEY,
+    FILE_EXISTS,
+    NO_SUCH_KEY,
+    OPEN_KEY_FILE,
+)
+from zcrawl.runtime.files import replace_durably, sync_folder
 
 KEY_FILE_MODE = 0o600
 
@@ -128,6 +135,32 @@ class AllowList:
             raise ConfigError(
                 f"{self._path}: cannot be written: {_reason(error)}", code=BAD_ALLOW_LIST
             ) from None
+
+    def revoke(self, which: str) -> dict[str, AllowedKey]:
+        """Remove the lines of a name or a public key; return what they allowed.
+
+        The file is replaced as a whole, and keeps its mode, user and group, because a master that
+        cannot read the new list keeps the old one.
+        """
+        try:
+            path = self._path.resolve(strict=True)
+            text, like = path.read_text("utf-8"), path.stat()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{self._path}: cannot be read: {_reason(error)}", code=BAD_ALLOW_LIST
+            ) from None
+        kept, removed = without_key(text, which, str(self._path))
+        if not removed:
+            raise ConfigError(
+                f"{self._path}: no line has the name or the key {which[:100]!r}", code=NO_SUCH_KEY
+            )
+        try:
+            replace_durably(path, kept.encode(), like)
+        except OSError as error:
+            raise ConfigError(
+                f"{self._path}: cannot be written: {_reason(error)}", code=BAD_ALLOW_LIST
+            ) from None
+        return removed
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:

@@ -46,8 +46,18 @@ REFUSED: Final = refusal(
 )
 FORBIDDEN: Final = refusal(
     "forbidden",
-    "The key of this client may not do that.",
-    "Use a key with the role operator: `zcrawl keys allow --role operator`.",
+    "The role or the rights of this client do not allow that.",
+    "The message names what is missing; `zcrawl keys allow --role ROLE` gives a key a role.",
+)
+NOT_OWNER: Final = refusal(
+    "not_owner",
+    "The job belongs to somebody else; a submitter may change its own jobs only.",
+    "Ask the owner (`zcrawl job JOB` shows it), or use a key or user with the role operator.",
+)
+QUOTA_EXCEEDED: Final = refusal(
+    "quota_exceeded",
+    "The user has as much as its quota allows: live runs, queued URLs, or the rate of a job.",
+    "Wait until a run has ended, cancel one, or let an admin raise the quota.",
 )
 BAD_REQUEST: Final = refusal(
     "bad_request",
@@ -216,7 +226,12 @@ BAD_NAME: Final = refusal(
 BAD_ROLE: Final = refusal(
     "bad_role",
     "A key has a role that does not exist or does not fit.",
-    "Use worker, viewer or operator.",
+    "Use worker, viewer, submitter, operator, admin or gateway.",
+)
+NO_SUCH_KEY: Final = refusal(
+    "no_such_key",
+    "The masters' list has no line with this name or public key.",
+    "Look into the list; its lines are `KEY NAME [ROLE[,ROLE]]`.",
 )
 BAD_ALLOW_LIST: Final = refusal(
     "bad_allow_list",

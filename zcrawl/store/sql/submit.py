@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
+from zcrawl.model.quotas import Quotas
+from zcrawl.model.reasons.cluster import (
+    JOB_ARCHIVED,
+    NAME_EXISTS,
+    NO_SUCH_JOB,
+    NOT_OWNER,
+    QUOTA_EXCEEDED,
+    RUN_ENDED,
+)
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import CANCELLED
 from zcrawl.model.reasons.usage import BAD_DEPENDENCY
 from zcrawl.model.rows import DefinitionRow, NewLink, QueuedRow, RunRow
 from zcrawl.model.states import JobState, RunState
+from zcrawl.store.access import owner_problem, quota_problem
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitFed,
@@ -57,12 +66,16 @@ from zcrawl.store.sql.rows import (
 
 
 def submit_job(session: Session, command: SubmitJob) -> Submitted:
-    repeated = _repeated(session, command.request)
+    repeated = _repeated(session, command.request, command.only_owner)
     if repeated is not None:
         return repeated
     job = job_named(session, command.name)
     if job is not None and command.mode == "new":
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
+    if job is not None:
+        why = owner_problem(command.only_owner, job.name, job.owner)
+        if why:
+            return Submitted(job.id, 0, NOT_OWNER, [], [], None, why=why)
     if job is not None and command.mode == "again" and job.state is JobState.ARCHIVED:
         return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
     stored = job.spec if job is not None and command.mode == "again" else None
@@ -76,6 +89,11 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     beside = Beside() if job is None else beside_live_runs(job, command, spec, live)
     if job is not None and beside.refused:
         return Submitted(job.id, 0, beside.refused, [], [], None, why=beside.why)
+    runs = int(command.start and not beside.waits)
+    urls = len(command.seeds) if runs else 0
+    why = _over_quota(session, command.quotas, command.by, runs, urls, command.cancels)
+    if why:
+        return Submitted(0 if job is None else job.id, 0, QUOTA_EXCEEDED, [], [], None, why=why)
     ids = Ids(session)
     job_existed = job is not None
     if job is None:
@@ -207,14 +225,20 @@ def cancel_replaced(session: Session, command: SubmitJob | FireJob) -> list[RunR
 
 
 def add_seeds(session: Session, command: AddSeeds) -> Submitted:
-    repeated = _repeated(session, command.request)
+    repeated = _repeated(session, command.request, command.only_owner)
     if repeated is not None:
         return repeated
     run = load_run(session, command.run)
     if run is None:
         return Submitted(0, command.run, NO_SUCH_JOB, [], [], None)
+    why = _not_own(session, command.only_owner, run.job)
+    if why:
+        return Submitted(run.job, run.id, NOT_OWNER, [], [], None, why=why)
     if run.state.ended:
         return Submitted(run.job, run.id, RUN_ENDED, [], [], run.row())
+    why = _over_quota(session, command.quotas, command.by, 0, len(command.seeds))
+    if why:
+        return Submitted(run.job, run.id, QUOTA_EXCEEDED, [], [], None, why=why)
     run.add_seed_hosts(command.seed_hosts)
     if command.last:
         run.seeding = False
@@ -272,13 +296,45 @@ def decode_path(stored: bytes) -> str:
     return stored.decode("utf-8", "surrogateescape")
 
 
-def _repeated(session: Session, request: str) -> Submitted | None:
+def _not_own(session: Session, only_owner: str | None, job: int) -> str:
+    """Return why the command may not change the job; empty: it may."""
+    if only_owner is None:
+        return ""
+    stored = load_job(session, job)
+    return "" if stored is None else owner_problem(only_owner, stored.name, stored.owner)
+
+
+def _over_quota(
+    session: Session,
+    quotas: Quotas | None,
+    user: str,
+    runs: int,
+    urls: int,
+    cancels: tuple[int, ...] = (),
+) -> str:
+    """Return why so many more runs and URLs are too many for the user; empty: they are not."""
+    if quotas is None or not (quotas.most_live_runs or quotas.most_queued):
+        return ""
+    select = (
+        "SELECT r.id, r.pending FROM runs r JOIN jobs j ON j.id = r.job "
+        "WHERE j.owner = ? AND r.state IN ('pending', 'running', 'paused')"
+    )
+    pending = {id: queued for id, queued in session.all(select, (user,)) if id not in cancels}
+    return quota_problem(quotas, user, len(pending), sum(pending.values()), runs, urls)
+
+
+def _repeated(session: Session, request: str, only_owner: str | None) -> Submitted | None:
+    """Return the answer that is stored for this request. A submitter gets no answer about somebody
+    else's job."""
     stored = session.fetch_row(
         "SELECT job, run, reply FROM client_requests WHERE id = ?", (request,)
     )
     if stored is None:
         return None
     job, run_id, reply = stored
+    why = _not_own(session, only_owner, job)
+    if why:
+        return Submitted(job, 0, NOT_OWNER, [], [], None, why=why)
     run = load_run(session, run_id) if run_id else None
     held_run, after = held_in(bytes(reply or b""))
     if held_run and run is None:

@@ -8,12 +8,20 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.errors import StoreDataError
-from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
+from zcrawl.model.reasons.cluster import (
+    JOB_ARCHIVED,
+    NAME_EXISTS,
+    NO_SUCH_JOB,
+    NOT_OWNER,
+    QUOTA_EXCEEDED,
+    RUN_ENDED,
+)
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.reasons.usage import BAD_DEPENDENCY
 from zcrawl.model.rows import LaneCount, NewLink
 from zcrawl.model.states import Disposition, JobState, Kept, RequestState, RunState
+from zcrawl.store.access import owner_problem, quota_problem
 from zcrawl.store.commands import (
     AddSeeds,
     Applied,
@@ -248,12 +256,16 @@ def _keep_examples(tables: Tables, run: FakeRun, request: FakeRequest, change: C
 
 
 def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
-    repeated = _repeated(tables, command.request)
+    repeated = _repeated(tables, command.request, command.only_owner)
     if repeated is not None:
         return repeated
     job = _job_named(tables, command.name)
     if job is not None and command.mode == "new":
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
+    if job is not None:
+        why = owner_problem(command.only_owner, job.name, job.owner)
+        if why:
+            return Submitted(job.id, 0, NOT_OWNER, [], [], None, why=why)
     if job is not None and command.mode == "again" and job.state is JobState.ARCHIVED:
         return Submitted(job.id, 0, JOB_ARCHIVED, [], [], None)
     stored = job.spec if job is not None and command.mode == "again" else None
@@ -279,6 +291,10 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         due_times = {run.start_facts.due_at for run in tables.runs.values() if run.job is job}
         if due_at in due_times:
             raise StoreDataError(f"job {job.id} has a run for {due_at}")
+    runs = int(command.start and not beside.waits)
+    why = _over_quota(tables, command, runs, len(command.seeds) if runs else 0)
+    if why:
+        return Submitted(0 if job is None else job.id, 0, QUOTA_EXCEEDED, [], [], None, why=why)
     if job is None:
         id = tables.next_id("jobs")
         job = tables.jobs[id] = FakeJob(id, command.name, spec, command.now, owner=command.by)
@@ -322,24 +338,46 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
 
 
 def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
-    repeated = _repeated(tables, command.request)
+    repeated = _repeated(tables, command.request, command.only_owner)
     if repeated is not None:
         return repeated
     run = tables.runs.get(command.run)
     if run is None:
         return Submitted(0, command.run, NO_SUCH_JOB, [], [], None)
+    why = owner_problem(command.only_owner, run.job.name, run.job.owner)
+    if why:
+        return Submitted(run.job.id, run.id, NOT_OWNER, [], [], None, why=why)
     if run.state.ended:
         return Submitted(run.job.id, run.id, RUN_ENDED, [], [], run.row())
+    why = _over_quota(tables, command, 0, len(command.seeds))
+    if why:
+        return Submitted(run.job.id, run.id, QUOTA_EXCEEDED, [], [], None, why=why)
     if command.last:
         run.seeding = False
     action = ClientAction(command.request, SEEDING, "", "", command.now)
     return _admit_seeds(tables, run, action, command.seeds, command.seed_hosts)
 
 
-def _repeated(tables: Tables, request: str) -> Submitted | None:
+def _over_quota(tables: Tables, command: SubmitJob | AddSeeds, runs: int, urls: int) -> str:
+    if command.quotas is None:
+        return ""
+    replaced = command.cancels if isinstance(command, SubmitJob) else ()
+    live = [
+        run.pending
+        for run in tables.runs.values()
+        if run.job.owner == command.by and not run.state.ended and run.id not in replaced
+    ]
+    return quota_problem(command.quotas, command.by, len(live), sum(live), runs, urls)
+
+
+def _repeated(tables: Tables, request: str, only_owner: str | None) -> Submitted | None:
     answer = tables.answers.get(request)
     if answer is None:
         return None
+    job = tables.jobs.get(answer.job)
+    why = owner_problem(only_owner, job.name, job.owner) if job is not None else ""
+    if why:
+        return Submitted(answer.job, 0, NOT_OWNER, [], [], None, why=why)
     run = tables.runs.get(answer.run)  # none, if the submission only stored the job
     held_run, after = held_in(answer.reply or b"")
     if held_run and run is None:
