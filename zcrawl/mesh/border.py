@@ -291,7 +291,7 @@ def mark(request: ClientRequest, sender: Sender) -> ClientRequest:
     """
     if sender is LOCAL or (KeyRole.MASTER in sender.roles and request.forwarded):
         return request
-    if KeyRole.GATEWAY in sender.roles and request.role in PRINCIPALS:
+    if KeyRole.GATEWAY in sender.roles and request.role in PRINCIPALS and request.by:
         return msgspec.structs.replace(request, forwarded=False, via="", key=sender.name)
     role = KeyRole.ADMIN if KeyRole.MASTER in sender.roles else sender.request_role
     return msgspec.structs.replace(
