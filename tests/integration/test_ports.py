@@ -63,15 +63,15 @@ def inodes(pids: set[int]) -> set[str]:
 def listeners(pids: set[int]) -> set[tuple[str, int]]:
     """Address and port of each TCP socket of these processes that listens, and of each UDP socket
     that takes datagrams from anybody."""
-    mine, found = inodes(pids), set()
+    mine, open_places = inodes(pids), set()
     for kind in ("tcp", "tcp6", "udp", "udp6"):
         for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]:
             words = line.split()
             listens = words[3] == LISTEN if kind.startswith("tcp") else words[2].endswith(":0000")
             if listens and words[9] in mine:
                 address, port = words[1].split(":")
-                found.add((_text(address), int(port, 16)))
-    return found
+                open_places.add((_text(address), int(port, 16)))
+    return open_places
 
 
 def _text(address: str) -> str:
