@@ -80,6 +80,8 @@ class ConsulConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str = ""
     datacenter: str = ""
     ca_file: str = ""  # of an https agent; empty: the system's authorities
+    cert_file: str = ""  # our certificate, for an agent that verifies its clients
+    key_file: str = ""  # its private key; empty: it is in cert_file
 
 
 class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

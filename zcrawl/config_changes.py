@@ -92,6 +92,8 @@ KEY_USES: Final[dict[str, KeyUses]] = {
     "consul.token": _RESTART_NODES,
     "consul.datacenter": _RESTART_NODES,
     "consul.ca_file": _RESTART_NODES,
+    "consul.cert_file": _RESTART_NODES,
+    "consul.key_file": _RESTART_NODES,
     "database.urls": _RESTART_MASTER,
     "mesh.bind": _RESTART_MASTER,
     "mesh.advertise": _RESTART_MASTER,

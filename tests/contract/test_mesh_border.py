@@ -246,10 +246,10 @@ async def test_a_request_is_marked_whatever_it_says_of_itself() -> None:
             await at_master.until(lambda: len(requests(at_master)) == 2)
             requests_by_id = requests(at_master)
             assert requests_by_id["a"] == ClientRequest(
-                "a", "submit", {}, False, "ann", "", "viewer", "ann", [], "key ann"
+                "a", "submit", {}, False, "ann", "", "viewer", "ann", through="key ann"
             )
             assert requests_by_id["b"] == ClientRequest(
-                "b", "submit", {}, False, "bob", "", "operator", "bob", [], "key bob"
+                "b", "submit", {}, False, "bob", "", "operator", "bob", through="key bob"
             )
             route = next(
                 arrival.route for arrival in at_master.got if "id='a'" in repr(arrival.message)

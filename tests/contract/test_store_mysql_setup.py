@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -215,6 +216,96 @@ def test_tls_can_show_a_client_certificate(tls_server: Mariadb, certificates: Ce
     store = open_mysql([f"{address}?ssl_ca={certificates.ca}&{shown}"])
     assert cipher(store) != ""
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "names", "days", "words"),
+    [
+        ("127.0.0.1", (), -1, "has expired: renew it on the server"),
+        ("127.0.0.9", ("db.example",), 2, "is for another host name"),
+    ],
+)
+def test_a_certificate_that_does_not_hold_is_named_by_its_fault(
+    tmp_path: Path, address: str, names: tuple[str, ...], days: int, words: str
+) -> None:
+    """Expired, or for another host: each has its own remedy, and nothing is sent to the server.
+    `verify_ca` accepts another name, but no other authority."""
+    made = make_certificates(tmp_path / "server", address, names, days)
+    foreign = make_certificates(tmp_path / "foreign")
+    options = (f"--ssl-cert={made.server_cert}", f"--ssl-key={made.server_key}")
+    with mariadb(*options) as server:
+        name = server.new_database()
+        with pytest.raises(StoreError, match=words) as caught:
+            open_mysql([server.url(name, ssl_ca=str(made.ca))])
+        assert caught.value.code == "store_tls"
+        assert PASSWORD not in str(caught.value)
+        with pytest.raises(StoreError, match=r"ssl_ca in database\.urls is not the authority"):
+            open_mysql([server.url(name, ssl_ca=str(foreign.ca), ssl_mode="verify_ca")])
+        if days > 0:
+            open_mysql([server.url(name, ssl_ca=str(made.ca), ssl_mode="verify_ca")]).close()
+
+
+def test_a_server_that_requires_tls_refuses_plain_connections_by_name(
+    certificates: Certificates,
+) -> None:
+    """With require_secure_transport=ON, `disabled` is refused with the parameters to check; the
+    default, a certificate authority, and a user with REQUIRE X509 are served."""
+    options = (
+        f"--ssl-ca={certificates.ca}",
+        f"--ssl-cert={certificates.server_cert}",
+        f"--ssl-key={certificates.server_key}",
+        "--require-secure-transport=ON",
+    )
+    with mariadb(*options) as server:
+        server.do(
+            f"CREATE USER 'careful'@'%' IDENTIFIED BY '{PASSWORD}' REQUIRE X509",
+            "GRANT ALL PRIVILEGES ON *.* TO 'careful'@'%'",
+        )
+        name = server.new_database()
+        with pytest.raises(StoreError, match="ssl_mode") as caught:
+            open_mysql([server.url(name, ssl_mode="disabled")])
+        # MariaDB refuses the user like one with a wrong password; MySQL has a number for it.
+        assert caught.value.code == ("store_denied" if server.is_mariadb else "store_tls")
+        for url in (server.url(name), server.url(name, ssl_ca=str(certificates.ca))):
+            open_mysql([url]).close()
+        careful = f"mysql://careful:{QUOTED_PASSWORD}@127.0.0.1:{server.port}/{name}"
+        checked = f"{careful}?ssl_ca={certificates.ca}"
+        with pytest.raises(StoreError, match="ssl_cert and ssl_key") as caught:
+            open_mysql([checked])
+        assert caught.value.code == "store_denied"
+        shown = f"&ssl_cert={certificates.client_cert}&ssl_key={certificates.client_key}"
+        store = open_mysql([checked + shown])
+        assert World(store).epoch == 1
+        store.close()
+
+
+def test_no_demand_for_tls_is_met_by_a_plain_connection() -> None:
+    """A server without TLS, as somebody between us and it would pretend: each way to demand TLS is
+    refused before user and password are sent; only the default connects without."""
+    with mariadb("--skip-ssl") as server:
+        name = server.new_database()
+        ca = "/etc/ssl/certs/ca-certificates.crt"
+        for query in ("ssl_mode=required", f"ssl_ca={ca}", f"ssl_ca={ca}&ssl_mode=verify_ca"):
+            with pytest.raises(StoreError, match="no TLS connection") as caught:
+                open_mysql([f"{server.url(name)}?{query}"])
+            assert caught.value.code == "store_tls"
+        store = open_mysql([server.url(name)])
+        assert cipher(store) == ""
+        store.close()
+
+
+def test_a_key_with_a_passphrase_is_refused_and_prompts_nobody(
+    tls_server: Mariadb, certificates: Certificates, tmp_path: Path
+) -> None:
+    """OpenSSL would ask for it on the terminal, and a master would wait for ever."""
+    locked = tmp_path / "locked.key"
+    command = ["openssl", "rsa", "-aes128", "-passout", "pass:x"]
+    command += ["-in", str(certificates.client_key), "-out", str(locked)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    url = tls_server.url("any", ssl_cert=str(certificates.client_cert), ssl_key=str(locked))
+    with pytest.raises(StoreError, match="ssl_key") as caught:
+        open_mysql([url])
+    assert caught.value.code == "store_tls"
 
 
 def test_tls_is_required_or_off_as_the_url_says(

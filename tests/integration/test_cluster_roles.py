@@ -7,8 +7,12 @@ keys are made and listed by the commands of the documentation.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +27,21 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from tests.unit.mesh.test_codec import BODIES
+from zcrawl.coord.agents.consul_client import ConsulClient, ConsulSettings
+from zcrawl.coord.calls import CallDone, Deregister, PassCheck, Register
+from zcrawl.coord.ports import Condition, Member, MemberRole
 from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.master.desk import rights
 from zcrawl.mesh.messages import Beat, Bye, ClientRequest, MessageKind
+from zcrawl.mesh.ports import Endpoints
+from zcrawl.mesh.security import MeshKeys
+from zcrawl.mesh.sockets.keys import new_pair
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.readers import topic
 from zcrawl.model.spec import Politeness
 
 LOAD_S = 12.0
+REGISTER = Register(True, Condition())  # as the leader
 BEAT = Beat("m1", 1.0, {})
 HEAVY = b"\xdd\x00\xe4\xe1\xc0" + b"\x90" * 15_000_000  # MessagePack: 15 million empty lists
 SLOW = Politeness(rate=1.0, concurrency=1, robots=False)
@@ -204,6 +216,77 @@ def _until_told(leader: Node, text: str, socket: zmq.Socket[bytes], message: lis
         return text in leader.text()
 
     wait_until(is_told)
+
+
+def test_a_rogue_leader_in_consul_leads_nobody(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """Somebody with access to Consul, but without the masters' key, registers a master as the
+    leader and announces the epochs 0, 1 and 2^62 on real sockets with keys of their own. Workers,
+    masters and commands see it in Consul, and do not get through its handshake: the leader leads
+    on in its epoch, and the crawl goes on."""
+    with page_site(tmp_path, 200) as site, keyed(tmp_path, consul, mysql) as cluster:
+        made = cluster.made
+        _, run = made.submit(site, SLOW)
+        leader, epoch, worker = made.leader().name, made.epoch(), made.workers["w1"]
+        (pid,) = worker.worker_pids()
+        with _rogue(consul.url, made.name) as rogue:
+            wait_until(lambda: "m0" in _masters_in_consul(consul, made.name))
+            wait_until(lambda: rogue.handshakes > 3)
+            made.wait_more(run, 5)
+            code, text, errors = cluster.run("bob", "nodes", "--json")
+            assert code == 0, errors
+            assert json.loads(text)["leader"]["id"] == leader
+        assert rogue.heard == []
+        assert (made.leader().name, made.epoch()) == (leader, epoch)
+        assert worker.worker_pids() == [pid]
+        assert "leads in epoch 4611686018427387904" not in worker.text()
+        made.wait_more(run, 2)
+
+
+class _Rogue:
+    """What reached a false master."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+        self.handshakes = 0  # that failed
+
+
+def _masters_in_consul(consul: ConsulServer, cluster: str) -> set[str]:
+    rows = consul.get("/v1/health/service/zcrawl-master?passing") or []
+    metas = [row["Service"]["Meta"] for row in rows]
+    return {meta["id"] for meta in metas if meta["cluster"] == cluster}
+
+
+@contextlib.contextmanager
+def _rogue(consul: str, cluster: str) -> Iterator[_Rogue]:
+    """A false master in a thread of its own, until the block ends."""
+    rogue, over = _Rogue(), threading.Event()
+
+    async def lead() -> None:
+        pair = new_pair()
+        keys = MeshKeys(pair, pair.public)
+        with ZmqMasterMesh(Endpoints("m0", *["tcp://127.0.0.1:*"] * 3), 1, keys=keys) as mesh:
+            mesh.listen(rogue.heard.extend)
+            place = mesh.endpoints
+            me = Member(MemberRole.MASTER, "m0", cluster, "0.1.0", "h", 1, 1, 0, place, pair.public)
+            client = ConsulClient(ConsulSettings(consul), me)
+            assert isinstance(await asyncio.to_thread(client.perform, REGISTER), CallDone)
+            while not over.is_set():
+                await asyncio.to_thread(client.perform, PassCheck(""))
+                for epoch in (0, 1, 1 << 62):
+                    mesh.publish(epoch, Beat("m0", 1.0, {}))
+                rogue.handshakes = mesh.counters["handshake_failed"]
+                await asyncio.sleep(0.3)
+            await asyncio.to_thread(client.perform, Deregister())
+
+    thread = threading.Thread(target=lambda: asyncio.run(lead()))
+    thread.start()
+    try:
+        yield rogue
+    finally:
+        over.set()
+        thread.join(30)
 
 
 def test_a_viewers_load_deposes_nobody_and_floods_nobody(

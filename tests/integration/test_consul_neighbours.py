@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.contract.coord_backends import (
@@ -15,13 +17,14 @@ from tests.contract.coord_backends import (
     sees,
     three_masters,
 )
+from tests.servers.certificates import make_certificates
 from tests.servers.consul import (
     ADMIN_TOKEN,
     ConsulServer,
     consul_server,
     wait_for,
 )
-from zcrawl.coord.agents.consul_client import ConsulClient, ConsulSettings
+from zcrawl.coord.agents.consul_client import ConsulClient, ConsulSettings, check_tls
 from zcrawl.coord.calls import CallDone, DeregisterDead
 from zcrawl.coord.ports import (
     Condition,
@@ -93,6 +96,52 @@ async def test_https_needs_the_authority_that_signed(consul: ConsulServer) -> No
     finally:
         await backend.end()
         await distrustful.end()
+
+
+async def test_mutual_tls_with_a_token_needs_the_certificate_and_the_token(tmp_path: Path) -> None:
+    """An agent with https only, verify_incoming and ACLs: all three together lead, transactions and
+    watches included; without the certificate, or with one of another authority, the reason names
+    consul.cert_file; with the certificate and without the token, it names the rights."""
+    made = await asyncio.to_thread(make_certificates, tmp_path / "ours", "127.0.0.1")
+    foreign = await asyncio.to_thread(make_certificates, tmp_path / "foreign", "127.0.0.1")
+    with consul_server(acl=True, mutual=made) as server:
+        token = await asyncio.to_thread(server.make_token)
+        full = ConsulSettings(
+            server.tls_url,
+            token,
+            ca_file=str(made.ca),
+            cert_file=str(made.client_cert),
+            key_file=str(made.client_key),
+        )
+        check_tls(full)
+        replace = msgspec.structs.replace
+        stranger = {"cert_file": str(foreign.client_cert), "key_file": str(foreign.client_key)}
+        for settings, reason in (
+            (replace(full, cert_file="", key_file=""), "consul.cert_file"),
+            (replace(full, **stranger), "consul.cert_file"),
+            (replace(full, ca_file=str(foreign.ca)), "consul.ca_file"),
+            (replace(full, token=""), "no token is configured"),
+        ):
+            backend = ConsulBackend(settings)
+            try:
+                master = backend.begin(MemberRole.MASTER, "m1")
+                assert await backend.until(lambda master=master: master.last(CoordAway))
+                away = master.last(CoordAway)
+                assert away is not None
+                assert reason in away.reason, away.reason
+                assert not master.leads
+            finally:
+                await backend.end()
+        backend = ConsulBackend(full)
+        try:
+            master, worker = (
+                backend.begin(MemberRole.MASTER, "m1"),
+                backend.begin(MemberRole.WORKER, "w1"),
+            )
+            assert await backend.until(lambda: master.leads and sees(worker, "m1"))
+            assert master.all(CoordAway) == []
+        finally:
+            await backend.end()
 
 
 async def test_a_wrong_datacenter_is_named(consul: ConsulServer) -> None:

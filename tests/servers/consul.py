@@ -15,6 +15,7 @@ import random
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -25,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.servers.certificates import Certificates
 
 INSTALL = Path(__file__).with_name("install_consul.sh")
 START_TIMEOUT_S = 30.0
@@ -78,6 +81,7 @@ class ConsulServer:
     folder: Path
     ports: dict[str, int]
     acl: bool = False
+    mutual: Certificates | None = None  # https only, for clients with a certificate of this CA
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -91,7 +95,7 @@ class ConsulServer:
     @property
     def ca_file(self) -> Path:
         """Signs itself, so it is its own authority."""
-        return self.folder / "cert.pem"
+        return self.mutual.ca if self.mutual else self.folder / "cert.pem"
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
@@ -168,14 +172,22 @@ class ConsulServer:
         return self._call("PUT", path, data)
 
     def _call(self, method: str, path: str, data: bytes | None) -> Any:
-        request = urllib.request.Request(self.url + path, data, method=method)
+        url = self.tls_url if self.mutual else self.url
+        request = urllib.request.Request(url + path, data, method=method)
         if self.acl:
             request.add_header("X-Consul-Token", ADMIN_TOKEN)
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            with urllib.request.urlopen(request, timeout=5, context=self._context()) as answer:
                 return json.loads(answer.read() or b"null")
         except (urllib.error.URLError, OSError, ValueError):
             return None
+
+    def _context(self) -> ssl.SSLContext | None:
+        if self.mutual is None:
+            return None
+        context = ssl.create_default_context(cafile=self.mutual.ca)
+        context.load_cert_chain(self.mutual.client_cert, self.mutual.client_key)
+        return context
 
     def make_token(self, rules: str = POLICY) -> str:
         """A token with these rules and no others."""
@@ -185,31 +197,34 @@ class ConsulServer:
 
 
 @contextlib.contextmanager
-def consul_server(acl: bool = False) -> Iterator[ConsulServer]:
+def consul_server(acl: bool = False, mutual: Certificates | None = None) -> Iterator[ConsulServer]:
     """One server, ready; with the UI, and with data that survives a restart."""
-    with consul_cluster(1, acl=acl) as servers:
+    with consul_cluster(1, acl=acl, mutual=mutual) as servers:
         yield servers[0]
 
 
 @contextlib.contextmanager
-def consul_cluster(size: int = 3, acl: bool = False) -> Iterator[list[ConsulServer]]:
+def consul_cluster(
+    size: int = 3, acl: bool = False, mutual: Certificates | None = None
+) -> Iterator[list[ConsulServer]]:
     """Servers that elect a leader among themselves, all ready."""
     consul_binary()
     with tempfile.TemporaryDirectory(prefix="zcrawl-consul-") as folder:
         servers: list[ConsulServer] = []
         try:
-            servers += _started(Path(folder), size, acl)
+            servers += _started(Path(folder), size, acl, mutual)
             yield servers
         finally:
             for server in servers:
                 server.kill()
 
 
-def _started(folder: Path, size: int, acl: bool) -> list[ConsulServer]:
+def _started(folder: Path, size: int, acl: bool, mutual: Certificates | None) -> list[ConsulServer]:
     """Somebody may take a port between choosing and binding it: then others are chosen."""
     for trial in range(3):
         servers = [
-            ConsulServer(f"s{n}", folder / f"{trial}-{n}", free_ports(), acl) for n in range(size)
+            ConsulServer(f"s{n}", folder / f"{trial}-{n}", free_ports(), acl, mutual)
+            for n in range(size)
         ]
         for server in servers:
             _configure(server, servers)
@@ -230,7 +245,7 @@ def _started(folder: Path, size: int, acl: bool) -> list[ConsulServer]:
 
 def _configure(server: ConsulServer, servers: list[ConsulServer]) -> None:
     server.folder.mkdir()
-    key, certificate = str(server.folder / "key.pem"), str(server.ca_file)
+    key, certificate = str(server.folder / "key.pem"), str(server.folder / "cert.pem")
     command = [*CERTIFICATE.split(), "-keyout", key, "-out", certificate]
     subprocess.run(command, check=True, capture_output=True)
     config: dict[str, Any] = {
@@ -251,6 +266,14 @@ def _configure(server: ConsulServer, servers: list[ConsulServer]) -> None:
         "limits": {"http_max_conns_per_client": MAX_CONNECTIONS},
         "log_level": "warn",
     }
+    if server.mutual is not None:
+        config["ports"]["http"] = -1
+        config |= {
+            "ca_file": str(server.mutual.ca),
+            "cert_file": str(server.mutual.server_cert),
+            "key_file": str(server.mutual.server_key),
+            "verify_incoming_https": True,
+        }
     if server.acl:
         admin = "initial_management" if consul_version() >= (1, 11) else "master"
         tokens = {admin: ADMIN_TOKEN, "agent": ADMIN_TOKEN}

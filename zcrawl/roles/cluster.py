@@ -31,7 +31,7 @@ def node_id(config: Config) -> str:
 
 
 def consul_settings(config: Config) -> ConsulSettings:
-    from zcrawl.coord.agents.consul_client import ConsulSettings
+    from zcrawl.coord.agents.consul_client import ConsulSettings, check_tls
 
     consul = config.consul
     if not consul.address:
@@ -39,7 +39,16 @@ def consul_settings(config: Config) -> ConsulSettings:
             "consul.address is empty, and a node of a cluster needs a Consul agent; give --config "
             "FILE (configs/master.toml is an example). `zcrawl up` needs none"
         )
-    return ConsulSettings(consul.address, consul.token, consul.datacenter, consul.ca_file)
+    settings = ConsulSettings(
+        consul.address,
+        consul.token,
+        consul.datacenter,
+        consul.ca_file,
+        consul.cert_file,
+        consul.key_file,
+    )
+    check_tls(settings)
+    return settings
 
 
 def coordinator(config: Config) -> Coordinator:

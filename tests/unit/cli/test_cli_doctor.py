@@ -163,3 +163,14 @@ def test_the_limits_of_commands_are_named_if_commands_are_allowed(
         check = json.loads(capsys.readouterr().out)[-1]
         assert (check["name"], check["status"]) == ("commands", status)
         assert words in check["detail"]
+
+
+def test_the_connections_of_a_configuration_are_lines_of_the_report(tmp_path: Path) -> None:
+    """One that leaves the machine unencrypted warns, with the key to change."""
+    settings = load_settings(
+        None, {"data.dir": str(tmp_path), "consul.address": "http://consul.example:8500"}
+    )
+    mesh, consul = doctor.check_connections(settings)
+    assert (mesh.name, mesh.status) == ("mesh connection", "ok")
+    assert (consul.name, consul.status) == ("consul connection", "warn")
+    assert "consul.address" in consul.advice

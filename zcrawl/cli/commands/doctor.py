@@ -89,7 +89,7 @@ def examine(settings: Settings) -> list[Check]:
             results.append(check())
         except Exception as error:  # reported as a failed check, because the others must still run
             results.append(Check(name, "fail", f"{type(error).__name__}: {error}"))
-    return results
+    return results + check_connections(settings)
 
 
 def check_python() -> Check:
@@ -218,6 +218,16 @@ def check_keys(settings: Settings) -> Check:
         advice = "put worker, viewer or operator after the name"
         return Check("keys", "warn", detail, advice)
     return Check("keys", "ok", f"{file}: {len(allowed)} keys, each with a role")
+
+
+def check_connections(settings: Settings) -> list[Check]:
+    """Say of each connection to another service whether it is encrypted."""
+    from zcrawl.cli.transport import connection_lines
+
+    return [
+        Check(f"{line.name} connection", "ok" if line.well else "warn", line.detail, line.advice)
+        for line in connection_lines(settings.config)
+    ]
 
 
 def check_cluster(settings: Settings) -> Check:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import ssl
+from pathlib import Path
 from typing import Any, Final, assert_never
 from urllib.parse import urlsplit
 
@@ -51,6 +53,13 @@ class ConsulSettings(msgspec.Struct, frozen=True):
     token: str = ""  # empty: CONSUL_HTTP_TOKEN, if set
     datacenter: str = ""  # empty: the agent's
     ca_file: str = ""  # for https; empty: the system's
+    cert_file: str = ""  # ours, for an agent that verifies its clients
+    key_file: str = ""  # of cert_file; empty: the key is in the same file
+
+    @property
+    def certificate(self) -> str | tuple[str, str] | None:
+        """What `requests` shows to the agent."""
+        return (self.cert_file, self.key_file) if self.key_file else self.cert_file or None
 
 
 class ConsulClient:
@@ -66,6 +75,7 @@ class ConsulClient:
             scheme=scheme,
             dc=settings.datacenter or None,
             verify=settings.ca_file or True,
+            cert=settings.certificate,
             connections_timeout=timeout_s,
         )
         # py-consul prefers the environment's token to the one it is given.
@@ -188,11 +198,16 @@ class ConsulClient:
         where, text = self._settings.address, str(error)[:MAX_REASON]
         match error:
             case requests.exceptions.SSLError():
-                return c.Trouble.AWAY, f"{where}: TLS: {text}"
+                return c.Trouble.AWAY, f"{where}: TLS: {text}; {_tls_remedy(str(error))}"
             case requests.exceptions.Timeout():
                 return c.Trouble.AWAY, f"{where} does not answer in time"
+            case requests.exceptions.ConnectionError() if "alert" in str(error):
+                # TLS 1.3: a refused certificate is reported when the answer is read.
+                return c.Trouble.AWAY, f"{where}: TLS: {text}; {_tls_remedy(str(error))}"
             case requests.exceptions.ConnectionError() if _was_cut(error):
-                return c.Trouble.AWAY, f"{where} cut the connection: {CUT_HINT}"
+                # Or the alert is lost because the connection is closed at the same moment.
+                hint = f"; or {_tls_remedy('')}" if where.startswith("https") else ""
+                return c.Trouble.AWAY, f"{where} cut the connection: {CUT_HINT}{hint}"
             case requests.exceptions.ConnectionError():
                 return c.Trouble.AWAY, f"{where} cannot be reached: {_innermost(error)}"
             case consul.exceptions.ACLPermissionDenied() | consul.exceptions.ACLDisabled():
@@ -241,11 +256,67 @@ def _parts(address: str) -> tuple[str, int, str]:
     return host, port or (8501 if parts.scheme == "https" else 8500), parts.scheme
 
 
+def _tls_remedy(text: str) -> str:
+    """Return which key of the configuration to look at."""
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        if "has expired" in text:
+            return "the agent's certificate has expired: renew it there"
+        if "match" in text or "not valid for" in text:
+            return "the agent's certificate is not for this name: change consul.address"
+        return "consul.ca_file must have the authority that signed the agent's certificate"
+    if "WRONG_VERSION_NUMBER" in text:
+        return "this port has no TLS: change consul.address (https is 8501 in most agents)"
+    return (
+        "does the agent refuse our certificate? If its verify_incoming is on, consul.cert_file and "
+        "consul.key_file must name one that its ca_file has signed"
+    )
+
+
+def check_tls(settings: ConsulSettings) -> None:
+    """Raise ConfigError for files that no connection could use, naming the key.
+
+    Without this check, an address without https would silently be used without encryption, and a
+    key with a passphrase would stop the process at a prompt."""
+    files = {
+        "consul.ca_file": settings.ca_file,
+        "consul.cert_file": settings.cert_file,
+        "consul.key_file": settings.key_file,
+    }
+    keys = [key for key, name in files.items() if name]
+    if not keys:
+        return
+    if _parts(settings.address)[2] != "https":
+        raise ConfigError(
+            f"{keys[0]} is set, but consul.address {settings.address!r} is not https: the "
+            "connection would not be encrypted; write https://HOST:8501"
+        )
+    if settings.key_file and not settings.cert_file:
+        raise ConfigError("consul.key_file needs consul.cert_file: the certificate of this key")
+    for key in keys:
+        try:
+            Path(files[key]).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{key}: {files[key]} cannot be read: {error.strerror}") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        key = "consul.ca_file"
+        if settings.ca_file:
+            context.load_verify_locations(settings.ca_file)
+        key = "consul.cert_file"
+        if settings.cert_file:
+            context.load_cert_chain(settings.cert_file, settings.key_file or None, lambda: "")
+    except (OSError, ValueError) as error:  # ValueError: an empty passphrase
+        raise ConfigError(
+            f"{key}: {files[key]} is not a usable PEM file, or consul.key_file does not belong to "
+            f"it or has a passphrase: {error}"
+        ) from None
+
+
 def _was_cut(error: requests.exceptions.ConnectionError) -> bool:
     """Return whether the connection was accepted and closed without an answer."""
     (inner,) = error.args[:1] or (None,)
     causes = getattr(inner, "args", ())
-    return any(isinstance(cause, ConnectionResetError) for cause in causes)
+    return any(isinstance(cause, ConnectionResetError | BrokenPipeError) for cause in causes)
 
 
 def _innermost(error: BaseException) -> str:

@@ -268,12 +268,27 @@ def tls_options(url: MysqlUrl) -> dict[str, Any]:
         context.check_hostname = url.ssl_mode == "verify_identity"
         context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
         if url.ssl_cert is not None:
-            context.load_cert_chain(url.ssl_cert, url.ssl_key)
-    except OSError as error:
+            # A key with a passphrase is refused; OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(url.ssl_cert, url.ssl_key, lambda: "")
+    except (OSError, ValueError) as error:
         raise StoreError(
-            f"{url.shown}: cannot read ssl_ca, ssl_cert or ssl_key: {error}", code=STORE_TLS
+            f"{url.shown}: cannot use ssl_ca, ssl_cert or ssl_key: {error}", code=STORE_TLS
         ) from error
     return {"ssl": context}
+
+
+def tls_in_use(url: MysqlUrl) -> str:
+    """Connect once, and return the TLS version and cipher; empty: the connection is plain."""
+    try:
+        with contextlib.closing(_connection(url)) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_cipher','Ssl_version')"
+            )
+            values = dict(cursor.fetchall())
+    except pymysql.err.MySQLError as error:
+        raise mysql_errors.named_error(error, url.shown, url.user, url.database) or error from error
+    version, cipher = values.get("Ssl_version"), values.get("Ssl_cipher")
+    return f"{version} {cipher}" if cipher else ""
 
 
 def create_database(urls: Sequence[MysqlUrl]) -> None:
@@ -292,7 +307,14 @@ def create_database(urls: Sequence[MysqlUrl]) -> None:
 
 
 def _create_at(url: MysqlUrl) -> None:
-    connection = pymysql.connect(
+    with contextlib.closing(_connection(url)) as connection, connection.cursor() as cursor:
+        name = url.database.replace("`", "``")
+        cursor.execute(f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4")
+
+
+def _connection(url: MysqlUrl) -> pymysql.Connection[Any]:
+    """Connect to the server, to no database of it."""
+    return pymysql.connect(
         host=url.host,
         port=url.port,
         unix_socket=url.socket,
@@ -302,6 +324,3 @@ def _create_at(url: MysqlUrl) -> None:
         read_timeout=CONNECT_TIMEOUT_S,
         **tls_options(url),
     )
-    with contextlib.closing(connection), connection.cursor() as cursor:
-        name = url.database.replace("`", "``")
-        cursor.execute(f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4")

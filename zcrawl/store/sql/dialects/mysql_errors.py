@@ -55,6 +55,20 @@ _CORRUPT: Final = frozenset({126, 127, 144, 145, 1034, 1035, 1194, 1195, 1712, 1
 # After one of these as the answer to COMMIT, nothing was applied.
 _NOT_COMMITTED: Final = READONLY | _FULL | {1047, 1205, 1213}
 # fmt: on
+_OTHER_NAME: Final = (
+    "the server's certificate is for another host name: use a name that it has in database.urls, "
+    "or ssl_mode=verify_ca, which does not compare names"
+)
+# By OpenSSL's number of why a certificate is refused.
+_REMEDIES: Final = {
+    9: "the server's certificate is not valid yet: check the clocks",
+    10: "the server's certificate has expired: renew it on the server",
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,  # an IP address
+}
+_OTHER_CA: Final = (
+    "ssl_ca in database.urls is not the authority that signed the server's certificate"
+)
 
 
 def code_of(error: BaseException) -> int:
@@ -80,7 +94,7 @@ def named_error(error: BaseException, where: str, user: str, database: str) -> S
         return None
     original = getattr(error, "original_exception", None)
     if isinstance(original, ssl.SSLError):
-        return _tls(where, str(original))
+        return _tls(where, str(original), _remedy(original))
     return _by_code(code_of(error), _text(error), where, user, database)
 
 
@@ -118,7 +132,8 @@ def _by_code(code: int, text: str, where: str, user: str, database: str) -> Stor
     if code in _DENIED:
         return StoreError(
             f"{where} refuses the user {user!r}: {text} ({code}); check user, password and "
-            "grants (docs/mysql.md) of database.urls",
+            "grants (docs/mysql.md) of database.urls; ssl_mode if the server requires TLS, and "
+            "ssl_cert and ssl_key if the user must show a certificate (REQUIRE X509)",
             code=STORE_DENIED,
         )
     if code == NO_DATABASE:
@@ -141,12 +156,16 @@ def commit_error(error: Exception, named: StoreError, where: str) -> StoreError:
     return CommitUnknown(f"{where}: the commit's outcome is unknown: {error}")
 
 
-def _tls(where: str, text: str) -> StoreError:
-    return StoreError(
-        f"{where}: no TLS connection: {text}; check ssl_mode, ssl_ca, ssl_cert and ssl_key of "
-        "database.urls",
-        code=STORE_TLS,
-    )
+def _remedy(error: ssl.SSLError) -> str:
+    """Return what is wrong with a certificate, and what to change."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return ""
+    return _REMEDIES.get(error.verify_code, _OTHER_CA)
+
+
+def _tls(where: str, text: str, remedy: str = "") -> StoreError:
+    remedy = remedy or "check ssl_mode, ssl_ca, ssl_cert and ssl_key of database.urls"
+    return StoreError(f"{where}: no TLS connection: {text}; {remedy}", code=STORE_TLS)
 
 
 def _text(error: BaseException) -> str:
