@@ -37,6 +37,7 @@ from zcrawl.store.rules import (
     max_pages_of,
     outputs_of,
     seeds_from_of,
+    submit_action,
 )
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.idempotency import keep_request
@@ -78,14 +79,13 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         return Submitted(job.id, 0, beside.refused, [], [], None, why=beside.why)
     ids = Ids(session)
     job_existed = job is not None
+    before = job.spec if job is not None else None
     if job is None:
         job = create_job(session, ids.take("jobs"), command.name, spec, command.by, command.now)
         version = job.version
     else:
         version = store_spec(session, job, spec, command.by, command.now)
-    action = ClientAction(
-        command.request, f"submit {command.mode}", command.by, command.via, command.now
-    )
+    action = submit_action(command, before, version)
     job = load_job(session, job.id)
     assert job is not None  # it was created or found above
     if not command.start:
