@@ -29,6 +29,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.queries import FindJob, JobList, JobRow, ReadRemovable, RemovableRuns
 from zcrawl.store.rules import run_reply
+from zcrawl.submit.differences import changes
 from zcrawl.submit.stored import check_right
 from zcrawl.telemetry.views import (
     MOST_REMOVABLE,
@@ -57,7 +58,7 @@ class RunActions:
         effects.append(Ask(FindJob(pending.args.text("ref")), pending.request.id))
 
     def act(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
-        job = reads.the_job(job_list, pending.request)
+        job = pending.job = reads.the_job(job_list, pending.request)
         action = pending.args.text("action")
         run_number = reads.wanted_run(pending.args)
         seen = actions.seen_runs(pending.args)
@@ -167,8 +168,9 @@ class RunActions:
     def tune(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
         job = reads.the_job(job_list, pending.request)
         run, spec = actions.tuned_spec(job, pending.args)
-        pending.count = int(run.spec != spec)
-        client_action = idempotency.client_action(self._state, pending, now)
+        pending.count, pending.job = int(run.spec != spec), job
+        detail = "; ".join(changes(run.spec, spec))
+        client_action = idempotency.client_action(self._state, pending, now, detail)
         effects.append(
             Execute(
                 TuneRun(

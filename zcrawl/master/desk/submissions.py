@@ -18,6 +18,7 @@ from zcrawl.frontier.url import CANONICAL_VERSION
 from zcrawl.master.desk import actions, reads, replies
 from zcrawl.master.desk import seeds as seed_lists
 from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.desk.audit import entry_of
 from zcrawl.master.desk.replies import OpenRequests, Pending
 from zcrawl.master.events import Ask, Execute, MasterEffects
 from zcrawl.master.leader_state import LeaderState
@@ -146,6 +147,7 @@ class Submissions:
             cancels=self._replaced(pending, definition),
             run_spec=to_json(run) if definition.params else b"",
             hold=self._hold(pending, definition, typed, values, output, utc),
+            audit=entry_of(pending.request, self._state.me, utc),
         )
         effects.append(Execute(command))
 
