@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.contract.store_world import A, B, C, World
-from zcrawl.model.quotas import Quotas
+from zcrawl.model.people import Quotas
 from zcrawl.model.states import RunState
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs
 

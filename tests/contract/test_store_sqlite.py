@@ -320,9 +320,13 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
             "history",
             "job_versions",
             "run_parents",
+            "users",
+            "tokens",
+            "audit",
+            "hash_keys",
         ):
             old.execute(f"DROP TABLE {table}")
-        old.execute("DELETE FROM sequences WHERE name = 'known'")
+        old.execute("DELETE FROM sequences WHERE name IN ('known', 'tokens', 'audit')")
         for table, names in columns.items():
             for name in names:
                 old.execute(f"ALTER TABLE {table} DROP COLUMN {name}")

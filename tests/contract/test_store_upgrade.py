@@ -29,7 +29,7 @@ NEW_COLUMNS = {
         *("feed_run", "feed_at"),
     ),
 }
-NEW_TABLES = ("job_versions", "run_parents")
+NEW_TABLES = ("job_versions", "run_parents", "users", "tokens", "audit", "hash_keys")
 OLD_TAKEOVER = "UPDATE leaders SET epoch = epoch + 1, holder = 'old', taken_at = 5 WHERE shard = 0"
 
 
@@ -52,6 +52,7 @@ def an_old_database(path: Path) -> sqlite3.Connection:
             old.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
     old.execute("ALTER TABLE leaders RENAME COLUMN held_by TO holder")
     old.execute("UPDATE runs SET state = 'running', started_at = 100 WHERE state = 'pending'")
+    old.execute("DELETE FROM sequences WHERE name IN ('tokens', 'audit')")
     old.execute("UPDATE schema_version SET version = 16")
     return old
 
@@ -94,6 +95,24 @@ def test_jobs_of_the_old_version_have_their_states(tmp_path: Path) -> None:
     (job,) = world.ask(FindJob("ended"), JobList).jobs
     assert (job.version, job.runs[0].id) == (2, again.run)
     store.close()
+
+
+def test_an_upgraded_database_has_a_hash_key_of_its_own(tmp_path: Path) -> None:
+    """32 random bytes, made once: another takeover keeps them, another database has others."""
+    keys = []
+    for name in ("a.db", "b.db"):
+        an_old_database(tmp_path / name).close()
+        for _ in range(2):
+            store = open_sqlite(tmp_path / name)
+            World(store)
+            store.close()
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as database:
+            ((key,),) = database.execute("SELECT value FROM hash_keys").fetchall()
+            names = database.execute("SELECT name FROM sequences WHERE value = 0").fetchall()
+        assert {("tokens",), ("audit",)} <= set(names)
+        keys.append(key)
+    assert len(keys[0]) == 32
+    assert keys[0] != keys[1]
 
 
 def test_an_old_master_cannot_take_over_again(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ from zcrawl.master.events import (
 )
 from zcrawl.mesh.messages import (
     Beat,
+    ClientRequest,
     Hello,
     Message,
     NotLeader,
@@ -148,6 +149,13 @@ class Follower:
                 effects.append(SendToWorker(header.source, header.incarnation, route, answer))
             case _:
                 pass
+
+    def may_forward(self, request: ClientRequest, now: float) -> bool:
+        """Whether a request that its role may not make is the leader's to refuse: it is audited,
+        and there is a leader."""
+        operation = find(request.op)
+        audited = operation is not None and operation.audited
+        return audited and not request.forwarded and self._leader_lives(now)
 
     def _leader_lives(self, now: float) -> bool:
         return (

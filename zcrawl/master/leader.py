@@ -91,6 +91,7 @@ from zcrawl.store.commands import (
     ApplyResults,
     BeginRuns,
     ChangeJob,
+    ChangePeople,
     ChangeRun,
     Command,
     CommandOutcome,
@@ -464,8 +465,10 @@ class Leader:
                 if isinstance(error, CommitUnknown):
                     self.rehoming.uncertain()
                 self._repeat(command, now)
+            case ChangePeople(client_action=None):
+                pass  # the next use of the token is noted again
             case (SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()) | (
-                SetWish() | ChangeJob()
+                SetWish() | ChangeJob() | ChangePeople()
             ):
                 if isinstance(error, CommitUnknown):
                     self._uncertain.add(request_of(command))

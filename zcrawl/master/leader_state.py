@@ -28,8 +28,8 @@ from zcrawl.master.events import MasterEffects, Measured, Note, SendToWorker
 from zcrawl.master.reloads import Reloads
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain, RunConfigs
+from zcrawl.model.people import Quotas
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.quotas import Quotas
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunRow
 from zcrawl.model.spec import JobSpec, Retention, ScheduleDefaults
 from zcrawl.result.receive import Receiver

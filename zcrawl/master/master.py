@@ -159,7 +159,12 @@ class Master:
                     return self.leader.schedule_by(defaults, now)
                 return []
             case ClientAsked() if (refused := rights.refusal(event)) is not None:
-                return refused
+                if self.leader is not None:
+                    self.leader.desk.audit.refused(event.request, rights.error_of(event.request))
+                    return refused
+                if not self.follower.may_forward(event.request, now):
+                    return refused
+                # The leader refuses it, too, and writes it into the audit.
             case ClientAsked(client, request) if (data := self._own_answer(request)) is not None:
                 return [ReplyTo(client, Reply(request.id, True, data))]
             case _:

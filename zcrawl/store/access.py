@@ -6,7 +6,7 @@ it knows the job. The owner of a job is who submitted it first; no command chang
 
 from __future__ import annotations
 
-from zcrawl.model.quotas import Quotas
+from zcrawl.model.people import Quotas
 
 
 def owner_problem(only_owner: str | None, job: str, owner: str) -> str:
@@ -24,12 +24,12 @@ def owner_problem(only_owner: str | None, job: str, owner: str) -> str:
 def quota_problem(quotas: Quotas, user: str, live: int, queued: int, runs: int, urls: int) -> str:
     """Return why `runs` more runs with `urls` more URLs are too many beside those that the user
     has; empty: they are not."""
-    if runs and 0 < quotas.most_live_runs < live + runs:
+    if runs and quotas.most_live_runs is not None and live + runs > quotas.most_live_runs:
         return (
             f"{user} has {live} live runs, and the quota is {quotas.most_live_runs}; submit again "
             "when one of them has ended, or cancel one"
         )
-    if urls and 0 < quotas.most_queued < queued + urls:
+    if urls and quotas.most_queued is not None and queued + urls > quotas.most_queued:
         return (
             f"{user} has {queued:,} queued URLs, {urls:,} more were sent, and the quota is "
             f"{quotas.most_queued:,}; send them when fewer are queued"

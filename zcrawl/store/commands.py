@@ -13,8 +13,8 @@ import msgspec
 from zcrawl.mesh.messages import PageRecord, Traits
 from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
+from zcrawl.model.people import AuditEntry, Quotas, TokenRow, UserRow
 from zcrawl.model.process_name import ProcessName
-from zcrawl.model.quotas import Quotas
 from zcrawl.model.rows import (
     DefinitionRow,
     HeldSubmission,
@@ -150,6 +150,7 @@ class ClientAction(msgspec.Struct, frozen=True):
     via: str  # the master that received it
     at: float
     changed: int = 0  # number of requests or runs that it has changed so far
+    audit: AuditEntry | None = None  # stored with the answer; None: it leaves no line
 
 
 class DrainRow(msgspec.Struct, frozen=True):
@@ -210,6 +211,7 @@ class SubmitJob(msgspec.Struct, frozen=True):
     hold: HeldSubmission | None = None
     only_owner: str | None = None  # refused if the job is somebody else's; None: any job
     quotas: Quotas | None = None  # of `by`; compared with what is stored
+    audit: AuditEntry | None = None  # stored with the answer, with what changed in the spec
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -599,6 +601,79 @@ class Rehomed(msgspec.Struct, frozen=True):
     stayed: int = 0  # rows in flight that another node owns
 
 
+# ---------------------------------------------------------------- users, tokens, audit
+
+
+class AddUser(msgspec.Struct, frozen=True):
+    user: UserRow
+
+
+class ChangeUser(msgspec.Struct, frozen=True):
+    """Change what is not None. The last admin stays one, unless the masters' own key says so."""
+
+    name: str
+    role: str | None = None
+    rights: tuple[str, ...] | None = None
+    quotas: Quotas | None = None
+    disabled: bool | None = None
+    by_masters: bool = False
+
+
+class CreateToken(msgspec.Struct, frozen=True):
+    """Store a token. The store keeps a keyed digest of `digest`."""
+
+    token: TokenRow
+    digest: str
+
+
+class RevokeToken(msgspec.Struct, frozen=True):
+    prefix: str
+    user: str = ""  # only a token of this user; empty: of anybody
+
+
+class NoteTokenUse(msgspec.Struct, frozen=True):
+    prefix: str
+
+
+class RemoveAudit(msgspec.Struct, frozen=True):
+    """Remove up to `limit` lines that are older than `before` and were written to an archive."""
+
+    before: float  # UTC
+    last: int  # the archive has no later line
+    limit: int
+    file: str
+
+
+PeopleChange: TypeAlias = (
+    AddUser | ChangeUser | CreateToken | RevokeToken | NoteTokenUse | RemoveAudit
+)
+
+
+class ChangePeople(msgspec.Struct, frozen=True):
+    """Change users, tokens or the audit. The answer and a line of the audit are stored with it."""
+
+    epoch: int
+    change: PeopleChange
+    now: float
+    client_action: ClientAction | None = None
+
+
+class PeopleChanged(msgspec.Struct, frozen=True):
+    reply: bytes  # JSON; empty: refused
+    refused: str = ""
+    why: str = ""
+
+
+class WriteAudit(msgspec.Struct, frozen=True):
+    """Store lines of the audit that have no transaction of their own. The batch has an id, so a
+    repeat writes nothing."""
+
+    epoch: int
+    batch: str
+    rows: tuple[AuditEntry, ...]
+    now: float
+
+
 LeaderCommand: TypeAlias = (
     Reload
     | ApplyResults
@@ -624,6 +699,8 @@ LeaderCommand: TypeAlias = (
     | Forget
     | SaveHistory
     | Rehome
+    | ChangePeople
+    | WriteAudit
 )
 Command: TypeAlias = TakeOver | CancelOffline | LeaderCommand
 CommandOutcome: TypeAlias = (
@@ -642,5 +719,6 @@ CommandOutcome: TypeAlias = (
     | CrashCounted
     | Forgotten
     | Rehomed
+    | PeopleChanged
     | Done
 )

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from zcrawl.model.history import HistoryPoint
+from zcrawl.model.people import AuditRow, TokenRow, UserRow
 from zcrawl.model.rows import (
     DefinitionRow,
     HeldSubmission,
@@ -379,6 +380,53 @@ class HistoryPoints(msgspec.Struct, frozen=True):
     points: list[HistoryPoint]
 
 
+class ReadUsers(msgspec.Struct, frozen=True):
+    """Read all users, by name."""
+
+
+class UserRows(msgspec.Struct, frozen=True):
+    rows: list[UserRow]
+
+
+class ReadTokens(msgspec.Struct, frozen=True):
+    """Read the tokens of a user, or of all; the newest first."""
+
+    user: str = ""
+
+
+class TokenRows(msgspec.Struct, frozen=True):
+    rows: list[TokenRow]
+
+
+class CheckToken(msgspec.Struct, frozen=True):
+    """Read a token and its user, and compare the digest. The stored one stays in the store."""
+
+    prefix: str
+    digest: str
+
+
+class TokenChecked(msgspec.Struct, frozen=True):
+    token: TokenRow | None
+    user: UserRow | None
+    matches: bool
+
+
+class ReadAudit(msgspec.Struct, frozen=True):
+    """Read lines of the audit: the newest below `before`, or the oldest above `after`."""
+
+    limit: int
+    before: int = NEWEST  # id
+    after: int | None = None  # id
+    since: float = 0.0  # UTC
+    until: float | None = None  # UTC; lines at this time or later do not count
+    user: str = ""
+    job: str = ""  # id or name
+
+
+class AuditRows(msgspec.Struct, frozen=True):
+    rows: list[AuditRow]
+
+
 class Items(msgspec.Struct, frozen=True):
     rows: list[ItemRow]
 
@@ -410,6 +458,10 @@ Query: TypeAlias = (
     | ReadHistory
     | ReadFailureGroups
     | ReadRemovable
+    | ReadUsers
+    | ReadTokens
+    | CheckToken
+    | ReadAudit
 )
 QueryOutcome: TypeAlias = (
     Refilled
@@ -429,4 +481,8 @@ QueryOutcome: TypeAlias = (
     | HistoryPoints
     | FailureGroupRows
     | RemovableRuns
+    | UserRows
+    | TokenRows
+    | TokenChecked
+    | AuditRows
 )

@@ -31,7 +31,16 @@ from zcrawl.model.spec import (
 from zcrawl.model.states import JobState, RequestState, RunState
 from zcrawl.schedule.dependencies import END, FAILURE, SUCCESS
 from zcrawl.schedule.overlap import QUEUE, Overlap, overlap
-from zcrawl.store.commands import Change, ChangeJob, FireJob, SetDrain, SubmitJob
+from zcrawl.store.commands import (
+    Change,
+    ChangeJob,
+    ClientAction,
+    FireJob,
+    RetryDead,
+    SetDrain,
+    SubmitJob,
+)
+from zcrawl.submit.differences import changes
 from zcrawl.submit.outputs import targets
 from zcrawl.submit.read import file_stem
 from zcrawl.submit.schedule import check_parents, parents_of
@@ -323,6 +332,24 @@ def drain_reply(command: SetDrain, changed: bool) -> bytes:
     """Return the answer to a drain or an undrain."""
     reply = {"node": command.worker, "state": command.state, "changed": int(changed)}
     return msgspec.json.encode(reply)
+
+
+def without_audit(command: RetryDead) -> RetryDead:
+    """Return a later part of a retry: its line of the audit is written with the first one."""
+    action = msgspec.structs.replace(command.client_action, audit=None)
+    return msgspec.structs.replace(command, client_action=action)
+
+
+def submit_action(command: SubmitJob, before: bytes | None, version: int) -> ClientAction:
+    """Return what is stored of a submission; its audit names what changed in the spec.
+
+    `before` is the job's spec until now; None: it is a new job."""
+    what, audit = f"submit {command.mode}", command.audit
+    if audit is not None:
+        lines = [] if before is None or command.mode == "again" else changes(before, command.spec)
+        words = [f"{command.mode}, version {version}", *lines]
+        audit = msgspec.structs.replace(audit, detail="; ".join(words), target=command.name)
+    return ClientAction(command.request, what, command.by, command.via, command.now, audit=audit)
 
 
 def check_epoch(given: int, stored: int) -> None:

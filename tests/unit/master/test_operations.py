@@ -51,10 +51,16 @@ VALUES: dict[str, Any] = {
     "seeds": [],
     "spec": {**msgspec.to_builtins(spec()), "name": "other"},
     "epoch": 99,
-    "last": True,
     "by": "tag",
     "worker": "w1",
     "reload": "r1",
+    "name": "ann",
+    "role": "viewer",
+    "prefix": "zc_abcdefgh",
+    "digest": "0" * 64,
+    "before": 0,
+    "last": 5,
+    "file": "a.jsonl",
 }
 SAMPLES: dict[Type, Any] = {
     Type.INTEGER: 1,

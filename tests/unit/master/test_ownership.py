@@ -14,7 +14,7 @@ from zcrawl.master import events as m
 from zcrawl.master.desk import ownership
 from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.mesh.roles import KeyRole
-from zcrawl.model.quotas import Quotas
+from zcrawl.model.people import Quotas
 from zcrawl.model.spec import (
     SHELL,
     Fetch,

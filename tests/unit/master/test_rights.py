@@ -9,7 +9,7 @@ import pytest
 from tests.unit.machine_tools import UTC, LeaderStory
 from zcrawl.errors import ConfigError
 from zcrawl.master import events as m
-from zcrawl.master.desk.operation import OPERATIONS
+from zcrawl.master.desk.operation import OPERATIONS, Right
 from zcrawl.master.desk.rights import READS
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import ClientRequest, Reply
@@ -97,7 +97,9 @@ def test_an_operator_and_a_client_without_keys_may_do_all() -> None:
     """What is asked is done, or refused for another reason."""
     for role in ("", KeyRole.OPERATOR):
         story = LeaderStory().elect()
-        for op in sorted(OPERATIONS):
+        for op, operation in sorted(OPERATIONS.items()):
+            if role and operation.right in (Right.ADMIN, Right.GATEWAY):
+                continue  # users, secrets and the audit are for admins
             story.replies.clear()
             story.handle(client_request(op, role, ref="1"))
             codes = [reply.data.get("code") for reply in story.replies if not reply.ok]

@@ -15,6 +15,7 @@ import msgspec
 from zcrawl.errors import RefusedError, StoreError, UnreachableError
 from zcrawl.master.desk import actions, idempotency, reads
 from zcrawl.master.desk.actions import Intents, NodeUnknown
+from zcrawl.master.desk.audit import AuditLog
 from zcrawl.master.desk.operation import (
     OPERATIONS,
     EveryMaster,
@@ -26,6 +27,7 @@ from zcrawl.master.desk.operation import (
     Repeat,
 )
 from zcrawl.master.desk.operations import find
+from zcrawl.master.desk.people import People
 from zcrawl.master.desk.replies import OpenRequests, Pending
 from zcrawl.master.desk.run_actions import RunActions
 from zcrawl.master.desk.submissions import Submissions
@@ -42,12 +44,14 @@ from zcrawl.model.reasons.cluster import (
 from zcrawl.store.commands import (
     AddSeeds,
     ChangeJob,
+    ChangePeople,
     ChangeRun,
     Command,
     CommandOutcome,
     DrainSet,
     JobChanged,
     Loaded,
+    PeopleChanged,
     Retried,
     RetryDead,
     RunChanged,
@@ -57,6 +61,7 @@ from zcrawl.store.commands import (
     Submitted,
     TuneRun,
     WishSet,
+    WriteAudit,
 )
 from zcrawl.store.queries import (
     FindReply,
@@ -65,22 +70,26 @@ from zcrawl.store.queries import (
     Query,
     QueryOutcome,
     RemovableRuns,
+    TokenChecked,
 )
 
 
 class Desk:
     def __init__(self, state: LeaderState) -> None:
         self._state = state
-        self._requests = OpenRequests()
+        self.audit: AuditLog = AuditLog(state)
+        self._requests = OpenRequests(self.audit)
         self._intents = Intents(state)
         self._waiting: dict[str, Pending] = {}  # for a worker that may still say HELLO
         self._views = DeskViews(state)
         self.submissions: Submissions = Submissions(state, self._requests)
         self.run_actions: RunActions = RunActions(state, self._intents, self._requests)
+        self.people: People = People(state, self._requests, self.audit)
 
     def ask(
         self, client: bytes, request: ClientRequest, now: float, effects: MasterEffects
     ) -> None:
+        self.audit.at(now)
         earlier_request = self._requests.get(request.id)
         if (
             earlier_request is not None
@@ -148,6 +157,7 @@ class Desk:
 
     def tick(self, now: float, effects: MasterEffects) -> None:
         self._intents.tick(now, effects)
+        self.audit.tick(now, effects)
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for id, pending in waiting.items():
@@ -198,6 +208,7 @@ class Desk:
         data = actions.step_down(self._state, pending.args)
         self._requests.reply(pending, data, effects)
         if data["epoch"] == data["now"]:
+            self.audit.flush(effects)  # the last moment at which this leader may write
             effects.append(StepDown("an operator forced a failover"))
 
     # ------------------------------------------------------------ reads
@@ -225,6 +236,8 @@ class Desk:
         if isinstance(outcome, RemovableRuns):
             self.run_actions.pruned(pending, outcome, effects)
             return
+        if isinstance(outcome, TokenChecked):
+            self.people.checked(pending, outcome, now, effects)
         try:
             handler = _operation(pending).handler
             if isinstance(handler, LeaderAction):
@@ -272,6 +285,10 @@ class Desk:
                 data = msgspec.json.decode(outcome.reply)
                 effects.append(Note("host_reassigned", f"{data['host']} goes to {data['node']}"))
                 self._requests.reply(pending, data, effects)
+            case ChangePeople(), PeopleChanged():
+                self.people.done(command, pending, outcome, effects)
+            case WriteAudit(), _:
+                self.audit.written()
             case _:
                 effects.append(Note("unexpected_outcome", type(outcome).__name__))
         return False

@@ -26,6 +26,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
+from zcrawl.master.desk.audit import entry_of, is_audited
 from zcrawl.master.desk.replies import Pending
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.mesh.messages import ClientRequest
@@ -35,11 +38,18 @@ _TOLD: Final = ("ref", "action", "run", "node", "host", "mode", "epoch")
 _PACE: Final = ("rate", "concurrency", "burst")
 
 
-def client_action(state: LeaderState, pending: Pending, now: float) -> ClientAction:
-    """Return what is stored of a client's action, beside its effect."""
+def client_action(
+    state: LeaderState, pending: Pending, now: float, detail: str = ""
+) -> ClientAction:
+    """Return what is stored of a client's action, beside its effect. `detail` is for the audit."""
     request, utc = pending.request, state.utc(now)
     via = request.via or state.me
-    return ClientAction(request.id, what(request), request.by, via, utc, pending.count)
+    audit = None
+    if is_audited(request):
+        audit = entry_of(request, state.me, utc, detail or what(request))
+        if pending.job is not None:
+            audit = msgspec.structs.replace(audit, job=pending.job.id)
+    return ClientAction(request.id, what(request), request.by, via, utc, pending.count, audit)
 
 
 def what(request: ClientRequest) -> str:

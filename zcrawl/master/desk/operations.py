@@ -425,3 +425,112 @@ declare(
     handler=LeaderView(lambda views: views.depths),
     answer="pages by depth",
 )
+
+# ---------------------------------------------------------------- users, tokens, audit
+
+_NAME: Final = Argument("name", Type.TEXT, required=True)
+_ROLE: Final = "viewer, submitter, operator, admin"
+_RIGHTS: Final = "code, shell, private"
+_QUOTAS: Final = "most_live_runs, most_queued, most_rate; null: no limit"
+_PREFIX: Final = Argument("prefix", Type.TEXT, required=True, about="zc_ and 8 characters")
+_DIGEST: Final = Argument("digest", Type.TEXT, required=True, about="blake2b of the token, hex")
+
+declare(
+    "authenticate",
+    _PREFIX,
+    _DIGEST,
+    right=Right.GATEWAY,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.check_token, lambda reads: reads.token_answer),
+    answer="user, role, rights, token, expires_at (0: never), quotas",
+)
+declare(
+    "users",
+    right=Right.ADMIN,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.read_users, lambda reads: reads.users_answer),
+    answer="users",
+)
+declare(
+    "user_add",
+    _NAME,
+    Argument("role", Type.TEXT, required=True, about=_ROLE),
+    Argument("rights", Type.LIST, default=[], about=_RIGHTS),
+    Argument("quotas", Type.TABLE, default={}, about=_QUOTAS),
+    right=Right.ADMIN,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.people.add_user),
+    answer="user",
+    audited=True,
+)
+declare(
+    "user_change",
+    _NAME,
+    Argument("role", Type.TEXT, about=_ROLE),
+    Argument("rights", Type.LIST, about=_RIGHTS),
+    Argument("quotas", Type.TABLE, about=_QUOTAS),
+    Argument("disabled", Type.FLAG),
+    right=Right.ADMIN,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.people.change_user),
+    answer="user, changed; what is not given stays",
+    audited=True,
+)
+declare(
+    "tokens",
+    Argument("user", Type.TEXT, default="", about="else all; only an admin sees those of others"),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.read_tokens, lambda reads: reads.tokens_answer),
+    answer="tokens, newest first",
+)
+declare(
+    "token_create",
+    Argument("user", Type.TEXT, default="", about="else its own; only an admin names others"),
+    Argument("role", Type.TEXT, required=True, about=f"{_ROLE}; at most the user's"),
+    Argument("rights", Type.LIST, about="else all of the user's"),
+    Argument("days", Type.NUMBER, default=0.0, about="0: it does not expire"),
+    _PREFIX,
+    _DIGEST,
+    right=Right.SUBMITTER,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.people.create_token),
+    answer="token: its view, without anything secret",
+    audited=True,
+    own=True,
+)
+declare(
+    "token_revoke",
+    _PREFIX,
+    right=Right.SUBMITTER,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.people.revoke_token),
+    answer="token, changed",
+    audited=True,
+    own=True,
+)
+declare(
+    "audit",
+    Argument("since", Type.NUMBER, default=0.0, about="UTC seconds"),
+    Argument("until", Type.NUMBER, about="UTC seconds; lines before it"),
+    Argument("user", Type.TEXT, default=""),
+    Argument("job", Type.TEXT, default="", about="id or name"),
+    Argument("before", Type.INTEGER, default=0, about="id; 0: the newest first"),
+    Argument("after", Type.INTEGER, about="id; the oldest first"),
+    _LIMIT,
+    right=Right.ADMIN,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.read_audit, lambda reads: reads.audit_answer),
+    answer="rows: who did what to what, from where, with which result",
+)
+declare(
+    "audit_archive",
+    Argument("before", Type.NUMBER, required=True, about="UTC seconds; lines before it"),
+    Argument("last", Type.INTEGER, required=True, about="id of the last line in the archive"),
+    Argument("file", Type.TEXT, required=True, about="where the client has written them"),
+    right=Right.ADMIN,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.people.remove_audit),
+    answer="removed, more; some lines at a time",
+    audited=True,
+)

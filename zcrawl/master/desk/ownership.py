@@ -18,7 +18,7 @@ from typing import Final
 from zcrawl.errors import RefusedError
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.mesh.roles import KeyRole
-from zcrawl.model.quotas import Quotas
+from zcrawl.model.people import Quotas
 from zcrawl.model.reasons.cluster import FORBIDDEN, NOT_OWNER, QUOTA_EXCEEDED
 from zcrawl.model.spec import SHELL, JobSpec
 from zcrawl.store.access import owner_problem
@@ -75,9 +75,9 @@ def check_rights(request: ClientRequest, spec: JobSpec, opened: bool = False) ->
 def check_rate(request: ClientRequest, spec: JobSpec, quotas: Quotas | None) -> None:
     """Raise RefusedError `quota_exceeded` if the job wants a higher rate than its user may ask
     for."""
-    most = quotas.most_rate if quotas is not None else 0.0
+    most = quotas.most_rate if quotas is not None else None
     rate = spec.politeness.rate  # 0: unlimited
-    if most > 0 and not 0 < rate <= most:
+    if most is not None and not 0 < rate <= most:
         shown = f"{rate:g} requests per second and host" if rate else "an unlimited rate"
         raise RefusedError(
             f"the job wants {shown}, and the quota of {request.by} is {most:g}; set "

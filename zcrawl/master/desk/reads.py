@@ -16,6 +16,7 @@ from zcrawl.errors import RefusedError
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.operation import FromDatabase
 from zcrawl.master.desk.operations import find
+from zcrawl.master.desk.people_reads import PeopleReads
 from zcrawl.master.desk.replies import Pending
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.model.history import STEPS
@@ -82,7 +83,7 @@ def _handler(pending: Pending) -> FromDatabase:
     return operation.handler
 
 
-class DatabaseReads:
+class DatabaseReads(PeopleReads):
     """The handlers of the reads: a question, and what follows from the store's answer."""
 
     def list_jobs(self, args: Arguments) -> Query:

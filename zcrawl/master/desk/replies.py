@@ -5,7 +5,7 @@ desk and by followers.
 from __future__ import annotations
 
 from traceback import format_exception
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -70,11 +70,20 @@ def refuse_error(pending: Pending, error: Exception, effects: MasterEffects) -> 
     refuse(pending, RefusedError(text, code=INTERNAL_ERROR), effects)
 
 
+class Witness(Protocol):
+    """Who notes how requests end: the audit."""
+
+    def refused(self, request: ClientRequest, error: ZcrawlError) -> None: ...
+
+    def replied(self, request: ClientRequest) -> None: ...
+
+
 class OpenRequests:
     """The requests that the desk has taken and not answered yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, witness: Witness) -> None:
         self._pending: dict[str, Pending] = {}
+        self._witness = witness
 
     def __contains__(self, id: str) -> bool:
         return id in self._pending
@@ -91,15 +100,22 @@ class OpenRequests:
 
     def reply(self, pending: Pending, data: dict[str, Any], effects: MasterEffects) -> None:
         self.withdraw(pending.request.id)
+        self._witness.replied(pending.request)
         reply(pending, data, effects)
 
     def refuse(self, pending: Pending, error: ZcrawlError, effects: MasterEffects) -> None:
         self.withdraw(pending.request.id)
+        self._witness.refused(pending.request, error)
         refuse(pending, error, effects)
 
     def fail(self, pending: Pending, error: Exception, effects: MasterEffects) -> None:
         """Refuse a request by the name of an error, or as a bug of this master."""
         self.withdraw(pending.request.id)
+        if isinstance(error, ZcrawlError):
+            self._witness.refused(pending.request, error)
+        else:
+            ours = RefusedError(type(error).__name__, code=INTERNAL_ERROR)
+            self._witness.refused(pending.request, ours)
         refuse_error(pending, error, effects)
 
     def refuse_all(self, error: ZcrawlError, effects: MasterEffects) -> None:

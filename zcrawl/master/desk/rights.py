@@ -23,7 +23,9 @@ from zcrawl.model.reasons.cluster import FORBIDDEN
 __all__ = ["READS", "ROLE", "may_act", "may_ask", "refusal"]
 
 READS: Final = frozenset(
-    operation.name for operation in OPERATIONS.values() if not operation.changes
+    operation.name
+    for operation in OPERATIONS.values()
+    if not operation.changes and KeyRole.VIEWER in operation.right.value
 )
 
 
@@ -53,12 +55,16 @@ def _forbidden(request: ClientRequest) -> str:
     return f"{str(what)[:50]}: {who} {kind}; this needs the role {lacks} {where}"
 
 
+def error_of(request: ClientRequest) -> RefusedError:
+    """Return the error of a request that its role may not make."""
+    return RefusedError(_forbidden(request), code=FORBIDDEN)
+
+
 def refusal(event: ClientAsked) -> MasterEffects | None:
     """Return the refusal of a request that its role may not make; None: it may."""
     request = event.request
     if may_ask(request.role, request.op):
         return None
     effects: MasterEffects = []
-    error = RefusedError(_forbidden(request), code=FORBIDDEN)
-    refuse(Pending(event.client, request), error, effects)
+    refuse(Pending(event.client, request), error_of(request), effects)
     return effects

@@ -29,6 +29,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.queries import FindJob, JobList, JobRow, ReadRemovable, RemovableRuns
 from zcrawl.store.rules import run_reply
+from zcrawl.submit.differences import changes
 from zcrawl.submit.stored import check_right, readable
 from zcrawl.telemetry.views import (
     MOST_REMOVABLE,
@@ -57,7 +58,7 @@ class RunActions:
         effects.append(Ask(FindJob(pending.args.text("ref")), pending.request.id))
 
     def act(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
-        job = _own_job(pending, job_list)
+        job = pending.job = _own_job(pending, job_list)
         action = pending.args.text("action")
         run_number = reads.wanted_run(pending.args)
         seen = actions.seen_runs(pending.args)
@@ -171,8 +172,9 @@ class RunActions:
         if pending.args.get("rate") is not None:
             quotas = self._state.quotas.get(pending.request.by)
             ownership.check_rate(pending.request, readable(spec), quotas)
-        pending.count = int(run.spec != spec)
-        client_action = idempotency.client_action(self._state, pending, now)
+        pending.count, pending.job = int(run.spec != spec), job
+        detail = "; ".join(changes(run.spec, spec))
+        client_action = idempotency.client_action(self._state, pending, now, detail)
         effects.append(
             Execute(
                 TuneRun(

@@ -18,6 +18,7 @@ from zcrawl.frontier.url import CANONICAL_VERSION
 from zcrawl.master.desk import actions, ownership, reads, replies
 from zcrawl.master.desk import seeds as seed_lists
 from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.desk.audit import entry_of
 from zcrawl.master.desk.replies import OpenRequests, Pending
 from zcrawl.master.events import Ask, Execute, MasterEffects
 from zcrawl.master.leader_state import LeaderState
@@ -152,6 +153,7 @@ class Submissions:
             hold=self._hold(pending, definition, typed, values, output, utc),
             only_owner=ownership.limit_of(pending.request),
             quotas=quotas,
+            audit=entry_of(pending.request, self._state.me, utc),
         )
         effects.append(Execute(command))
 

@@ -59,6 +59,38 @@ QUOTA_EXCEEDED: Final = refusal(
     "The user has as much as its quota allows: live runs, queued URLs, or the rate of a job.",
     "Wait until a run has ended, cancel one, or let an admin raise the quota.",
 )
+BAD_TOKEN: Final = refusal(
+    "bad_token",
+    "The API token is unknown, revoked or expired, or its user is disabled.",
+    "Use another token: `zcrawl token list`. The audit has the exact reason.",
+)
+NO_SUCH_USER: Final = refusal(
+    "no_such_user", "There is no user of this name.", "`zcrawl user list` lists all users."
+)
+USER_EXISTS: Final = refusal(
+    "user_exists",
+    "There is a user of this name.",
+    "`zcrawl user change` changes it. Or choose another name.",
+)
+USER_DISABLED: Final = refusal(
+    "user_disabled", "The user is disabled.", "`zcrawl user enable NAME` lets it in again."
+)
+LAST_ADMIN: Final = refusal(
+    "last_admin",
+    "Without this user nobody could administer the cluster.",
+    "Make another admin first, or do it on a master's machine with the masters' key.",
+)
+NO_SUCH_TOKEN: Final = refusal(
+    "no_such_token", "There is no API token with this prefix.", "`zcrawl token list` lists them."
+)
+TOKEN_EXISTS: Final = refusal(
+    "token_exists", "Another API token has the same prefix.", "Make another token."
+)
+ROLE_TOO_HIGH: Final = refusal(
+    "role_too_high",
+    "A token cannot have a higher role than its user, or than who makes it.",
+    "Choose a lower role, or let an admin change the user's role.",
+)
 BAD_REQUEST: Final = refusal(
     "bad_request",
     "An argument of the request is missing or wrong.",

@@ -11,10 +11,12 @@ import msgspec
 
 from zcrawl.model.rows import RunRow
 from zcrawl.store.commands import ClientAction, Forget, Forgotten
+from zcrawl.store.people import with_job
 from zcrawl.store.queries import ActionRow, FindReply, FoundReply
 from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.jobs import deleted_without_runs, remove_job
+from zcrawl.store.sql.people import write_audit
 
 TEXT_CHARS = 255  # of the columns
 
@@ -32,6 +34,8 @@ def stored_reply(session: Session, request: str) -> bytes | None:
 def keep_request(
     session: Session, action: ClientAction, job: int, run: int, reply: bytes | None = None
 ) -> None:
+    """Store the answer of an action, and its line of the audit."""
+    keep_audit(session, action, job, run)
     session.run(
         "INSERT INTO client_requests (id, job, run, created_at, what, asked_by, via, reply) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -46,6 +50,11 @@ def keep_request(
             reply,
         ),
     )
+
+
+def keep_audit(session: Session, action: ClientAction, job: int, run: int) -> None:
+    if action.audit is not None:
+        write_audit(session, [with_job(action.audit, job, run)])
 
 
 def keep_run_reply(

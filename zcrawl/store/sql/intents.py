@@ -19,7 +19,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.rules import drain_reply
 from zcrawl.store.sql.dialects.dialect import Session
-from zcrawl.store.sql.idempotency import TEXT_CHARS, keep_request, stored_reply
+from zcrawl.store.sql.idempotency import TEXT_CHARS, keep_audit, keep_request, stored_reply
 
 RETRY_SELECT = (
     "SELECT request, what, asked_by, via, created_at, changed, run, reason, host, after_seq "
@@ -119,6 +119,7 @@ def keep_retry(session: Session, command: RetryDead, after: int, changed: int) -
     place = (after, changed, action.request)
     if session.run("UPDATE retries SET after_seq = ?, changed = ? WHERE request = ?", place):
         return
+    keep_audit(session, action, 0, command.run)  # the rest may be done by another leader
     session.run(
         "INSERT INTO retries (request, run, reason, host, after_seq, changed, created_at, what, "
         "asked_by, via) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

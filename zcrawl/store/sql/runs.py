@@ -45,6 +45,7 @@ from zcrawl.store.rules import (
     is_unseen,
     job_reply,
     skip_reason,
+    without_audit,
 )
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.examples import Examples
@@ -260,6 +261,8 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     if reply:
         return Retried("", [], [], None if run is None else run.row(), 0, False, reply)
     stands = find_retry(session, command.client_action.request)
+    if stands is not None:  # its first part has written its line of the audit
+        command = without_audit(command)
     after, changed = (0, 0) if stands is None else (stands.after, stands.client_action.changed)
     full = run is not None and run.max_pages is not None and run.done >= run.max_pages
     if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):

@@ -20,6 +20,7 @@ leader removes rows that are no longer needed (`master.pruning`).
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -170,7 +171,7 @@ class ClientRequestTable(peewee.Model):
         indexes = ((("run", "created_at"), False),)
 
 
-SEQUENCES = ("jobs", "runs", "requests", "hosts", "items", "known")
+SEQUENCES = ("jobs", "runs", "requests", "hosts", "items", "known", "tokens", "audit")
 PROBLEM_CHARACTERS = 1_000
 PATH_BYTES = 2_000  # a part of a primary key, which MySQL limits to 3,072 bytes
 
@@ -443,6 +444,73 @@ class HistoryTable(peewee.Model):
         primary_key = peewee.CompositeKey("step", "at")
 
 
+class UserTable(peewee.Model):
+    name = peewee.CharField(255, primary_key=True)
+    role = peewee.CharField(16)
+    rights = peewee.CharField(255)  # names, with commas
+    disabled = peewee.BooleanField(**default("0"))
+    most_live_runs = peewee.BigIntegerField(null=True)  # NULL: no limit
+    most_queued = peewee.BigIntegerField(null=True)
+    most_rate = peewee.DoubleField(null=True)
+    created_at = peewee.DoubleField()
+    created_by = peewee.CharField(255)
+
+    class Meta:
+        table_name = "users"
+
+
+class TokenTable(peewee.Model):
+    """API tokens. `digest` is made with the key of `hash_keys`; the token itself is nowhere."""
+
+    id = IdField(primary_key=True)
+    prefix = peewee.CharField(32, unique=True)
+    digest = peewee.CharField(64)
+    user = peewee.CharField(255, index=True)
+    role = peewee.CharField(16)
+    scopes = peewee.CharField(255, null=True)  # rights, with commas; NULL: all of its user
+    created_at = peewee.DoubleField()
+    created_by = peewee.CharField(255)
+    expires_at = peewee.DoubleField(**default("0"))  # 0: never
+    revoked_at = peewee.DoubleField(**default("0"))  # 0: it is not
+    last_used_at = peewee.DoubleField(**default("0"))
+
+    class Meta:
+        table_name = "tokens"
+        name = "token"  # begins the names of its indexes
+
+
+class AuditTable(peewee.Model):
+    """Who did what. Rows are only added, and removed by `zcrawl audit --archive` alone."""
+
+    id = IdField(primary_key=True)
+    at = peewee.DoubleField()
+    user = peewee.CharField(255)
+    role = peewee.CharField(16)
+    through = peewee.CharField(255)
+    address = peewee.CharField(255)
+    via = peewee.CharField(255)
+    op = peewee.CharField(255)
+    target = peewee.CharField(255)
+    result = peewee.CharField(255)
+    detail = peewee.TextField()
+    job = peewee.BigIntegerField(**default("0"))
+    run = peewee.BigIntegerField(**default("0"))
+
+    class Meta:
+        table_name = "audit"
+        indexes = ((("user", "id"), False),)
+
+
+class HashKeyTable(peewee.Model):
+    """One row: the key of the digests in `tokens`, made with the table."""
+
+    id = peewee.IntegerField(primary_key=True)
+    value = BytesField(32)
+
+    class Meta:
+        table_name = "hash_keys"
+
+
 MODELS: tuple[type[peewee.Model], ...] = (
     SchemaVersionTable,
     SequenceTable,
@@ -465,6 +533,10 @@ MODELS: tuple[type[peewee.Model], ...] = (
     FingerprintTable,
     *INTENTS,
     HistoryTable,
+    UserTable,
+    TokenTable,
+    AuditTable,
+    HashKeyTable,
 )
 
 
@@ -484,6 +556,13 @@ def _create(session: Session, dialect: Dialect) -> None:
         session.run(statement)
     for name in SEQUENCES:
         session.run("INSERT INTO sequences (name, value) VALUES (?, 0)", (name,))
+    _add_hash_key(session)
+
+
+def _add_hash_key(session: Session) -> None:
+    if session.fetch_row("SELECT 1 FROM hash_keys") is None:
+        key = secrets.token_bytes(32)
+        session.run("INSERT INTO hash_keys (id, value) VALUES (1, ?)", (key,))
 
 
 def _create_table(session: Session, model: type[peewee.Model], options: str) -> None:
@@ -636,6 +715,17 @@ def _hold_submissions(session: Session) -> None:
     _add_fields(session, JobTable, "held")
 
 
+def _know_users(session: Session) -> None:
+    """Make the key that the digests of tokens need, and the sequences of tokens and the audit."""
+    if "hash_keys" not in session.database.get_tables():
+        with session.database.bind_ctx((HashKeyTable,)):
+            _create_table(session, HashKeyTable, "")  # it holds no text: no collation to choose
+    _add_hash_key(session)
+    for name in ("tokens", "audit"):
+        if session.fetch_row("SELECT 1 FROM sequences WHERE name = ?", (name,)) is None:
+            session.run("INSERT INTO sequences (name, value) VALUES (?, 0)", (name,))
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -656,6 +746,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     17: _let_jobs_live_without_runs,
     18: _fire_jobs,
     19: _hold_submissions,
+    20: _know_users,
 }
 NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
     14: INTENTS,  # drains, wishes and retries outlive their leader
@@ -663,6 +754,7 @@ NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
     16: (HistoryTable,),  # charts that outlive their leader
     17: (JobVersionTable,),  # what changed in a job, when and by whom
     18: (RunParentTable,),  # which runs started runs of other jobs
+    20: (UserTable, TokenTable, AuditTable),  # who may do what, and who did what
 }
 VERSION = max(*MIGRATIONS, *NEW_TABLES)
 

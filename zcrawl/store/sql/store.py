@@ -30,6 +30,7 @@ from zcrawl.store.commands import (
     BeginRuns,
     CancelOffline,
     ChangeJob,
+    ChangePeople,
     ChangeRun,
     Command,
     CommandOutcome,
@@ -51,14 +52,17 @@ from zcrawl.store.commands import (
     Sweep,
     TakeOver,
     TuneRun,
+    WriteAudit,
 )
 from zcrawl.store.queries import (
+    CheckToken,
     FindItems,
     FindJob,
     FindReply,
     ListJobs,
     Query,
     QueryOutcome,
+    ReadAudit,
     ReadChain,
     ReadEpoch,
     ReadFailed,
@@ -70,6 +74,8 @@ from zcrawl.store.queries import (
     ReadParents,
     ReadRemovable,
     ReadRuns,
+    ReadTokens,
+    ReadUsers,
     ReadVersions,
     Refill,
     Tallies,
@@ -83,6 +89,7 @@ from zcrawl.store.sql import (
     idempotency,
     intents,
     load,
+    people,
     read,
     rehoming,
     retention,
@@ -412,6 +419,10 @@ class PeeweeStore:
                 return history.save_history(session, command)
             case Rehome():
                 return rehoming.rehome(session, command)
+            case ChangePeople():
+                return people.change_people(session, command)
+            case WriteAudit():
+                return people.write_batch(session, command)
             case _:
                 assert_never(command)
 
@@ -459,6 +470,14 @@ class PeeweeStore:
                 return retention.read_removable(session, query)
             case FindReply():
                 return idempotency.find_reply(session, query)
+            case ReadUsers():
+                return people.read_users(session)
+            case ReadTokens():
+                return people.read_tokens(session, query)
+            case CheckToken():
+                return people.check_token(session, query)
+            case ReadAudit():
+                return people.read_audit(session, query)
             case ReadKnown():
                 from zcrawl.store.sql.known import read_known  # few runs remember any
 

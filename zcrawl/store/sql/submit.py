@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.model.quotas import Quotas
+from zcrawl.model.people import Quotas
 from zcrawl.model.reasons.cluster import (
     JOB_ARCHIVED,
     NAME_EXISTS,
@@ -46,6 +46,7 @@ from zcrawl.store.rules import (
     max_pages_of,
     outputs_of,
     seeds_from_of,
+    submit_action,
 )
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.idempotency import keep_request
@@ -96,14 +97,13 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         return Submitted(0 if job is None else job.id, 0, QUOTA_EXCEEDED, [], [], None, why=why)
     ids = Ids(session)
     job_existed = job is not None
+    before = job.spec if job is not None else None
     if job is None:
         job = create_job(session, ids.take("jobs"), command.name, spec, command.by, command.now)
         version = job.version
     else:
         version = store_spec(session, job, spec, command.by, command.now)
-    action = ClientAction(
-        command.request, f"submit {command.mode}", command.by, command.via, command.now
-    )
+    action = submit_action(command, before, version)
     job = load_job(session, job.id)
     assert job is not None  # it was created or found above
     if not command.start:
@@ -313,7 +313,7 @@ def _over_quota(
     cancels: tuple[int, ...] = (),
 ) -> str:
     """Return why so many more runs and URLs are too many for the user; empty: they are not."""
-    if quotas is None or not (quotas.most_live_runs or quotas.most_queued):
+    if quotas is None or quotas.most_live_runs is quotas.most_queued is None:
         return ""
     select = (
         "SELECT r.id, r.pending FROM runs r JOIN jobs j ON j.id = r.job "

@@ -48,13 +48,14 @@ from zcrawl.store.rules import (
     max_pages_per_host_of,
     merge_cookies,
     result_gap,
+    submit_action,
 )
+from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store.firing import cancel_replaced, job_names, start_run
 from zcrawl.testing.store.intents import wishes
 from zcrawl.testing.store.known import remember_all, remember_target
 from zcrawl.testing.store.redirects import RedirectTarget, collapse
 from zcrawl.testing.store.tables import (
-    FakeAnswer,
     FakeItem,
     FakeJob,
     FakeRequest,
@@ -295,14 +296,13 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     why = _over_quota(tables, command, runs, len(command.seeds) if runs else 0)
     if why:
         return Submitted(0 if job is None else job.id, 0, QUOTA_EXCEEDED, [], [], None, why=why)
+    before = job.spec if job is not None else None
     if job is None:
         id = tables.next_id("jobs")
         job = tables.jobs[id] = FakeJob(id, command.name, spec, command.now, owner=command.by)
     job.store_spec(spec, command.by, command.now)
+    action = submit_action(command, before, job.version)
     if not command.start:
-        action = ClientAction(
-            command.request, f"submit {command.mode}", command.by, command.via, command.now
-        )
         live = [(tables.runs[id], of_run) for id, of_run in command.live if id in tables.runs]
         live = [(run, of_run) for run, of_run in live if not run.state.ended]
         for run, of_run in live:
@@ -311,16 +311,13 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         changed = [run.row() for run, _ in sorted(live, key=lambda pair: pair[0].id)]
         answer = {"job": job.id, "run": 0, "version": job.version, "changed": len(changed)}
         reply = msgspec.json.encode(answer)
-        tables.answers[command.request] = FakeAnswer(action, job.id, 0, reply)
+        once.keep(tables, action, job.id, 0, reply)
         return Submitted(job.id, 0, "", [], [], None, definition=job.row(), changed=changed)
-    action = ClientAction(
-        command.request, f"submit {command.mode}", command.by, command.via, command.now
-    )
     if beside.waits and command.hold is not None:
         after, held_run = min(live_ids), tables.next_id("runs")
         job.held = msgspec.structs.replace(command.hold, run=held_run)
         reply = held_reply(job.id, held_run, after)
-        tables.answers[command.request] = FakeAnswer(action, job.id, held_run, reply)
+        once.keep(tables, action, job.id, held_run, reply)
         stored_job = job.row()
         return Submitted(
             job.id, 0, "", [], [], None, definition=stored_job, held_run=held_run, after=after
@@ -406,7 +403,7 @@ def _admit_seeds(
     run.add_seed_hosts(seed_hosts)
     seqs = [tables.admit(run, seed, 0, None, action.at) for seed in seeds]
     tables.complete_if_empty(run, action.at)
-    tables.answers[action.request] = FakeAnswer(action, run.job.id, run.id, None)
+    once.keep(tables, action, run.job.id, run.id, None)
     rows = [tables.queued_row(tables.requests[seq]) for seq in seqs if seq is not None]
     hosts = tables.host_rows(row.host for row in rows)
     return Submitted(run.job.id, run.id, "", rows, hosts, run.row())

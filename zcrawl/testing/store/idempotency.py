@@ -12,6 +12,7 @@ from zcrawl.store.commands import ClientAction, Forget, Forgotten
 from zcrawl.store.queries import ActionRow
 from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply
 from zcrawl.testing.store.known import forget as forget_pages
+from zcrawl.testing.store.people import keep_audit
 from zcrawl.testing.store.tables import FakeAnswer, FakeRun, Tables
 
 
@@ -48,6 +49,7 @@ def keep_run_reply(
 
 
 def keep(tables: Tables, action: ClientAction, job: int, run: int, reply: bytes | None) -> None:
+    keep_audit(tables, action, job, run)
     tables.answers[action.request] = FakeAnswer(action, job, run, reply)
 
 

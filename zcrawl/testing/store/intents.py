@@ -19,7 +19,8 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.rules import drain_reply
 from zcrawl.testing.store import idempotency as once
-from zcrawl.testing.store.tables import FakeAnswer, Tables
+from zcrawl.testing.store.people import keep_audit
+from zcrawl.testing.store.tables import Tables
 
 
 def set_drain(tables: Tables, command: SetDrain) -> DrainSet:
@@ -42,7 +43,7 @@ def set_drain(tables: Tables, command: SetDrain) -> DrainSet:
         else:
             tables.drains.pop(worker, None)
         reply = drain_reply(command, command.on != (stored is not None))
-        tables.answers[action.request] = FakeAnswer(action, 0, 0, reply)
+        once.keep(tables, action, 0, 0, reply)
     return DrainSet(worker, tables.drains.get(worker), reply)
 
 
@@ -53,9 +54,7 @@ def set_wish(tables: Tables, command: SetWish) -> WishSet:
         for host in (command.host, *command.others):
             tables.wishes.pop(host, None)
         tables.wishes[command.host] = command.worker
-        tables.answers[command.client_action.request] = FakeAnswer(
-            command.client_action, 0, 0, reply
-        )
+        once.keep(tables, command.client_action, 0, 0, reply)
     return WishSet(wishes(tables), reply)
 
 
@@ -64,6 +63,8 @@ def wishes(tables: Tables) -> list[WishRow]:
 
 
 def keep_retry(tables: Tables, command: RetryDead, after: int, changed: int) -> None:
-    action = msgspec.structs.replace(command.client_action, changed=changed)
+    if command.client_action.request not in tables.retries:
+        keep_audit(tables, command.client_action, 0, command.run)
+    action = msgspec.structs.replace(command.client_action, changed=changed, audit=None)
     row = RetryRow(action, command.run, command.reason, command.host, after)
     tables.retries[action.request] = row

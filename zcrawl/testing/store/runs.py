@@ -39,6 +39,7 @@ from zcrawl.store.rules import (
     is_unseen,
     job_reply,
     skip_reason,
+    without_audit,
 )
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store import intents
@@ -206,6 +207,8 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
         return Retried("", [], [], None if run is None else run.row(), 0, False, reply)
     id = command.client_action.request
     stands = tables.retries.get(id)
+    if stands is not None:
+        command = without_audit(command)
     after, changed = (0, 0) if stands is None else (stands.after, stands.client_action.changed)
     full = run is not None and run.max_pages is not None and run.done >= run.max_pages
     if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):

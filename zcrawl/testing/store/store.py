@@ -26,6 +26,7 @@ from zcrawl.store.commands import (
     BeginRuns,
     CancelOffline,
     ChangeJob,
+    ChangePeople,
     ChangeRun,
     Command,
     CommandOutcome,
@@ -47,9 +48,11 @@ from zcrawl.store.commands import (
     Sweep,
     TakeOver,
     TuneRun,
+    WriteAudit,
 )
 from zcrawl.store.output_mark import is_unfinished
 from zcrawl.store.queries import (
+    CheckToken,
     ExampleRow,
     FailedRow,
     Failures,
@@ -70,6 +73,7 @@ from zcrawl.store.queries import (
     Outputs,
     Query,
     QueryOutcome,
+    ReadAudit,
     ReadChain,
     ReadEpoch,
     ReadFailed,
@@ -81,12 +85,15 @@ from zcrawl.store.queries import (
     ReadParents,
     ReadRemovable,
     ReadRuns,
+    ReadTokens,
+    ReadUsers,
     ReadVersions,
     Refill,
     RunRows,
     StoredEpoch,
     Tallies,
     TallyRows,
+    UserRows,
     job_row,
 )
 from zcrawl.store.redirects import reason_name
@@ -99,6 +106,7 @@ from zcrawl.testing.store import (
     history,
     intents,
     known,
+    people,
     rehoming,
     retention,
     runs,
@@ -194,6 +202,14 @@ class FakeStore:
                 return retention.read_removable(self.tables, query, self._outputs)
             case ReadFailureGroups():
                 return failure_groups.read_failure_groups(self.tables, query)
+            case ReadUsers():
+                return UserRows([user for _, user in sorted(self.tables.users.items())])
+            case ReadTokens():
+                return people.read_tokens(self.tables, query)
+            case CheckToken():
+                return people.check_token(self.tables, query)
+            case ReadAudit():
+                return people.read_audit(self.tables, query)
             case _:
                 assert_never(query)
 
@@ -340,6 +356,10 @@ class FakeStore:
                 return Done()
             case NoteArchive():
                 return retention.note_archive(tables, command)
+            case ChangePeople():
+                return people.change_people(tables, command)
+            case WriteAudit():
+                return people.write_batch(tables, command)
             case _:
                 assert_never(command)
 

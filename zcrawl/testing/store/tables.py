@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.history import HistoryEntry
 from zcrawl.model.host import Manner
+from zcrawl.model.people import AuditRow, TokenRow, UserRow
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.rows import (
@@ -288,6 +289,10 @@ class Tables:
     # (run, band) → pages that resemble no earlier one
     originals: dict[tuple[int, int], list[Original]] = field(default_factory=dict)
     history: dict[tuple[int, int], HistoryEntry] = field(default_factory=dict)  # (step, at) → row
+    users: dict[str, UserRow] = field(default_factory=dict)  # by name
+    tokens: dict[str, TokenRow] = field(default_factory=dict)  # by prefix
+    digests: dict[str, str] = field(default_factory=dict)  # of tokens, by prefix
+    audit: list[AuditRow] = field(default_factory=list)  # by id
 
     def next_id(self, name: str) -> int:
         value = self.sequences.get(name, 0) + 1
