@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from zcrawl.master.desk.operation import OPERATIONS, Argument, Operation, Right
+from zcrawl.master.desk.operation import OPERATIONS, Argument, Operation
 from zcrawl.master.desk.operations import PAGING
 from zcrawl.model.formats import FORMATS, Format
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
-ROLES: Final = {Right.WORKER: "worker", Right.VIEWER: "viewer", Right.OPERATOR: "operator"}
 
 
 def operations_table() -> str:
@@ -34,7 +33,7 @@ def _operation_row(operation: Operation) -> tuple[str, ...]:
         f"`{operation.name}`",
         ", ".join(arguments) or "–",
         operation.answer,
-        ROLES[operation.right],
+        operation.right.name_in_list + (" (its own)" if operation.own else ""),
         operation.repeat.value,
         "refused" if operation.needs_leader else "answered",
     )

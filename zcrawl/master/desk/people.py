@@ -87,8 +87,8 @@ class People:
         user = UserRow(
             name,
             _role(role),
-            _rights(args.sequence("rights")),
-            _quotas(args.table("quotas")),
+            _rights(args.sequence("rights")) if args.get("rights") is not None else (),
+            _quotas(args.table("quotas")) if args.get("quotas") is not None else Quotas(),
             created_at=self._state.utc(now),
             created_by=pending.request.by,
         )
