@@ -78,9 +78,18 @@ COMMANDS: Final = {
     "reload": ("zcrawl.cli.commands.reload", "Let all nodes read their configuration again."),
     "export": ("zcrawl.cli.commands.export", "Write a run's items, or its failures, to a file."),
     "keys": ("zcrawl.cli.commands.keys", "Make and allow the keys of an encrypted mesh."),
-    "user": ("zcrawl.cli.commands.user", "Add, list and change users."),
-    "token": ("zcrawl.cli.commands.token", "Make, list and revoke API tokens."),
-    "audit": ("zcrawl.cli.commands.audit", "Show who did what."),
+    "user": (
+        "zcrawl.cli.commands.user",
+        "Add, list and change users, who have API tokens and own jobs.",
+    ),
+    "token": (
+        "zcrawl.cli.commands.token",
+        "Make, list and revoke API tokens, for programs that use the REST gateway.",
+    ),
+    "audit": (
+        "zcrawl.cli.commands.audit",
+        "Show who did what to what, from where, and with which result.",
+    ),
     "test": (
         "zcrawl.cli.commands.test",
         "Fetch one page as a worker would, and show what happened.",

@@ -213,6 +213,7 @@ class Leader:
             stream.committed = stream.received = number
             stream.moved_at = loaded.moved.get(key, 0.0)
         self.state.load(loaded, now, [])
+        self.state.set_quotas({user.name: user.quotas for user in loaded.users})
         self.desk.inherit(loaded)
         self._notes: MasterEffects = []  # of the takeover
         self.firing.load(loaded.jobs, now, self._notes)

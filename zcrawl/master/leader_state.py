@@ -223,6 +223,9 @@ class LeaderState:
         """Use these quotas from the next request on; a user without them has no limit."""
         self.quotas = dict(quotas)
 
+    def put_quotas(self, user: str, quotas: Quotas) -> None:
+        self.quotas[user] = quotas
+
     def beat_sent(self) -> None:
         self.beat_soon = False
 

@@ -100,6 +100,7 @@ EVENT_TEXTS: Final[dict[str, str]] = {
     "recall_failed": "could not read the pages of earlier runs: {}",
     "host_reassigned": WHOLE,
     "host_moves": WHOLE,
+    "people_changed": WHOLE,
     "lease_overdue": WHOLE,
     "lease_taken_back": "a worker gave up request {}",
     "stray_attempt": WHOLE,

@@ -84,6 +84,7 @@ class Loaded(msgspec.Struct, frozen=True):
     wishes: list[WishRow] = []  # hosts that people gave to a worker
     retries: list[RetryRow] = []  # retries that are not finished
     jobs: list[DefinitionRow] = []  # active jobs that have a [schedule]
+    users: list[UserRow] = []
 
 
 class Change(msgspec.Struct, frozen=True):

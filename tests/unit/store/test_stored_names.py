@@ -7,6 +7,10 @@ import peewee
 from zcrawl.store.sql.schema import MODELS
 
 TABLES = {
+    "audit",
+    "hash_keys",
+    "tokens",
+    "users",
     "client_requests",
     "drains",
     "examples",
@@ -32,6 +36,9 @@ TABLES = {
     "workers",
 }
 INDEXES = {
+    "audit_user_id",
+    "token_prefix",
+    "token_user",
     "clientrequest_run_created_at",
     "host_origin",
     "item_run_kind",

@@ -18,7 +18,9 @@ PAGE = 500
 @click.option("--since", metavar="DATE", help="Only lines from then on (UTC).")
 @click.option("--user", metavar="NAME", default="", help="Only what this user or key did.")
 @click.option("--job", metavar="JOB", default="", help="Only what was done to this job.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1), default=100, show_default=True, help="Lines at most."
+)
 @click.option(
     "--archive",
     "archive",
@@ -37,7 +39,10 @@ def audit_command(
     archive: Path | None,
     before: str | None,
 ) -> int:
-    """Show who did what to what, from where, and with which result; the newest first."""
+    """Show who did what to what, from where, and with which result.
+
+    The newest lines come first.
+    """
     from zcrawl.cli.people import parse_moment
     from zcrawl.errors import UsageError
 

@@ -18,7 +18,7 @@ FIRST_ADMIN = "admin"  # the name of the user that --admin makes, if none is nam
 
 @click.group("token", cls=Group)
 def token_command() -> None:
-    """Make, list and revoke API tokens, with which programs use the REST gateway."""
+    """Make, list and revoke API tokens, for programs that use the REST gateway."""
 
 
 @token_command.command("create", cls=Command)

@@ -33,7 +33,13 @@ def user_command() -> None:
 
 @user_command.command("add", cls=Command)
 @click.argument("name")
-@click.option("--role", type=click.Choice(_ROLES), default="submitter", show_default=True)
+@click.option(
+    "--role",
+    type=click.Choice(_ROLES),
+    default="submitter",
+    show_default=True,
+    help="What it may do.",
+)
 @_right
 @_live_runs
 @_queued
@@ -47,7 +53,7 @@ def add(settings: Settings, name: str, role: str, rights: tuple[str, ...], **lim
 
 @user_command.command("change", cls=Command)
 @click.argument("name")
-@click.option("--role", type=click.Choice(_ROLES), default=None)
+@click.option("--role", type=click.Choice(_ROLES), default=None, help="What it may do.")
 @_right
 @_live_runs
 @_queued

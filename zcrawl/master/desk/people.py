@@ -87,8 +87,8 @@ class People:
         user = UserRow(
             name,
             _role(role),
-            _rights(args.sequence("rights")),
-            _quotas(args.table("quotas")),
+            _rights(args.sequence("rights")) if args.get("rights") is not None else (),
+            _quotas(args.table("quotas")) if args.get("quotas") is not None else Quotas(),
             created_at=self._state.utc(now),
             created_by=pending.request.by,
         )
@@ -194,7 +194,11 @@ class People:
             self._requests.refuse(pending, RefusedError(done.why, code=done.refused), effects)
             return
         effects.append(Note("people_changed", _sentence(command)))
-        self._requests.reply(pending, msgspec.json.decode(done.reply), effects)
+        data = msgspec.json.decode(done.reply)
+        if isinstance(data.get("user"), dict):
+            user = data["user"]
+            self._state.put_quotas(user["name"], msgspec.convert(user["quotas"], Quotas))
+        self._requests.reply(pending, data, effects)
 
 
 def _sentence(command: ChangePeople) -> str:

@@ -24,6 +24,7 @@ from zcrawl.store.rules import max_pages_per_host_of
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.intents import drains, retries, wishes
 from zcrawl.store.sql.jobs import scheduled_jobs
+from zcrawl.store.sql.people import users
 from zcrawl.store.sql.rows import HOST_SELECT, host_row, host_rows, load_runs
 from zcrawl.store.sql.schema import PROBLEM_CHARACTERS
 from zcrawl.store.sql.submit import encode_path
@@ -99,6 +100,7 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
         wishes=wishes(session),
         retries=retries(session),
         jobs=scheduled_jobs(session),
+        users=users(session),
         utc=session.utc(),  # last, so that it is fresh when the leader gets it
     )
 

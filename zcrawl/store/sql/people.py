@@ -81,7 +81,7 @@ def _change(session: Session, command: ChangePeople) -> tuple[PeopleChanged, str
                 _put_user(session, user)
             return outcome, f"role {user.role}"
         case ChangeUser():
-            outcome, changed_user, detail = people.user_changed(change, _users(session))
+            outcome, changed_user, detail = people.user_changed(change, users(session))
             if changed_user is not None:
                 _put_user(session, changed_user)
             return outcome, detail
@@ -111,7 +111,8 @@ def _change(session: Session, command: ChangePeople) -> tuple[PeopleChanged, str
             assert_never(change)
 
 
-def _users(session: Session) -> list[UserRow]:
+def users(session: Session) -> list[UserRow]:
+    """Return all users, by name."""
     return [_user_row(row) for row in session.all(_USER + "ORDER BY name")]
 
 
@@ -194,7 +195,7 @@ def _take(session: Session, name: str, count: int) -> int:
 
 
 def read_users(session: Session) -> UserRows:
-    return UserRows(_users(session))
+    return UserRows(users(session))
 
 
 def read_tokens(session: Session, query: ReadTokens) -> TokenRows:

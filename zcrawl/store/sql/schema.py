@@ -498,6 +498,7 @@ class AuditTable(peewee.Model):
 
     class Meta:
         table_name = "audit"
+        name = "audit"  # begins the names of its indexes
         indexes = ((("user", "id"), False),)
 
 

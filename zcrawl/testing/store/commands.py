@@ -98,6 +98,7 @@ def load(tables: Tables) -> Loaded:
             for job in tables.jobs.values()
             if job.schedule_from and job.state is JobState.ACTIVE
         ],
+        users=sorted(tables.users.values(), key=lambda user: user.name),
     )
 
 
