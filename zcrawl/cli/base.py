@@ -148,6 +148,8 @@ class Settings(NamedTuple):
 
     def worker_limits(self) -> dict[str, Any]:
         """Return the limits of workers and jobs, as arguments of EmbeddedCluster."""
+        from zcrawl.roles.vault import read_vault
+
         worker = self.config.worker
         return {
             "slots": worker.slots,
@@ -161,6 +163,7 @@ class Settings(NamedTuple):
             "retention": self.retention(),
             "label_limits": self.config.tasks.label_limits,
             "schedule_defaults": self.schedule_defaults(),
+            "vault": read_vault(self.config, private=True),
         }
 
     def job_rights(self) -> JobRights:

@@ -97,6 +97,7 @@ class Submissions:
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
         with_shell_right(spec, self._state.shell)
+        self._state.secrets.check_lines(to_json(spec))
         utc = self._state.utc(now)
         if stored is None:
             check_future(with_defaults(spec.schedule, self._state.schedule_defaults), utc)

@@ -31,6 +31,7 @@ from zcrawl.store.commands import (
     CancelOffline,
     ChangeJob,
     ChangeRun,
+    ChangeSecrets,
     Command,
     CommandOutcome,
     CountCrash,
@@ -87,6 +88,7 @@ from zcrawl.store.sql import (
     rehoming,
     retention,
     runs,
+    secrets,
     submit,
 )
 from zcrawl.store.sql.dialects.dialect import Dialect, Session
@@ -388,6 +390,8 @@ class PeeweeStore:
                 return runs.tune_run(session, command)
             case SetDrain():
                 return intents.set_drain(session, command)
+            case ChangeSecrets():
+                return secrets.change_secrets(session, command)
             case SetWish():
                 return intents.set_wish(session, command)
             case Sweep():

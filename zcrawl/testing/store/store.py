@@ -27,6 +27,7 @@ from zcrawl.store.commands import (
     CancelOffline,
     ChangeJob,
     ChangeRun,
+    ChangeSecrets,
     Command,
     CommandOutcome,
     CountCrash,
@@ -102,6 +103,7 @@ from zcrawl.testing.store import (
     rehoming,
     retention,
     runs,
+    secrets,
 )
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store.tables import FakeItem, FakeJob, FakeRequest, Tables
@@ -304,6 +306,8 @@ class FakeStore:
                 return runs.tune_run(tables, command)
             case SetDrain():
                 return intents.set_drain(tables, command)
+            case ChangeSecrets():
+                return secrets.change_secrets(tables, command)
             case SetWish():
                 return intents.set_wish(tables, command)
             case Forget():
