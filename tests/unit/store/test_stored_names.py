@@ -24,6 +24,7 @@ TABLES = {
     "retries",
     "robots",
     "run_parents",
+    "secrets",
     "runs",
     "schema_version",
     "sequences",

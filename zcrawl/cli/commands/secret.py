@@ -21,7 +21,7 @@ MOST_VALUE = 65_536  # bytes
 
 @click.group("secret", cls=Group)
 def secret_command() -> None:
-    """Store secrets of jobs, sealed with a key of the masters.
+    """Store secrets of jobs, sealed with a key.
 
     A job names a stored secret as ${secret:NAME}. It goes only to its hosts and commands.
     """
