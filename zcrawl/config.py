@@ -6,7 +6,7 @@ remembers which, and `zcrawl config show` prints it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -17,6 +17,7 @@ from zcrawl.model.spec import ScheduleDefaults
 from zcrawl.submit import keys
 from zcrawl.submit.labels import label_error
 from zcrawl.text.patterns import lazy_pattern
+from zcrawl.text.references import Reference, opened, references_in, shown_value
 
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
 _SECRET_NAME: Final = lazy_pattern(r"[A-Za-z0-9_]+")  # a part of a variable's name
@@ -149,6 +150,13 @@ class SecretConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commands: tuple[str, ...] = ()  # commands that may get it, as in worker.shell.allow
 
 
+class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The key with which masters seal the secrets that `zcrawl secret set` stores."""
+
+    key_file: str = ""  # made by `zcrawl secret key`; the same on all masters
+    key: str = ""  # instead: the key itself, as ${env:NAME} or ${sealed:…}
+
+
 class StandaloneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes without a master, which share resources by a list (`zcrawl worker --standalone`)."""
 
@@ -181,6 +189,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tasks: TasksConfig = TasksConfig()
     schedules: SchedulesConfig = SchedulesConfig()
     secrets: dict[str, SecretConfig] = {}
+    vault: VaultConfig = VaultConfig()
     standalone: StandaloneConfig = StandaloneConfig()
     console: ConsoleConfig = ConsoleConfig()
 
@@ -191,7 +200,21 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(in_consul or self.cluster.masters)
 
 
-HIDDEN: Final = ("consul.token", "database.urls")  # not shown; a URL may hold a password
+# Not shown; a URL may hold a password.
+HIDDEN: Final = ("consul.token", "database.urls", "vault.key")
+KEY_FILE: Final = "mesh.key_file"  # opens sealed values, so it is never sealed itself
+
+
+class OpenedConfig(Config, frozen=True):
+    """A configuration in which references were opened: these keys may hold secrets."""
+
+    opened: frozenset[str] = frozenset()
+
+
+def hidden_keys(config: Config) -> frozenset[str]:
+    """Return the keys whose values are never shown."""
+    opened_keys = config.opened if isinstance(config, OpenedConfig) else frozenset()
+    return opened_keys.union(HIDDEN)
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -199,12 +222,14 @@ class Resolved(msgspec.Struct, frozen=True):
 
     config: Config
     origins: dict[str, str]
+    written: dict[str, Any] = {}  # values with references, as they were written
 
     def values(self) -> dict[str, Any]:
         """Return the values for people, with secrets hidden."""
         plain = msgspec.to_builtins(self.config)
         values = {key: _value_at(plain, key) for key in self.origins}
-        return values | {key: "(set)" for key in HIDDEN if values[key]}
+        hidden = {key: "(set)" for key in HIDDEN if values[key]}
+        return values | self.written | hidden
 
 
 def resolve(
@@ -212,10 +237,13 @@ def resolve(
     source: str,
     environ: Mapping[str, str],
     flags: Mapping[str, Any] | None = None,
+    open_reference: Callable[[Reference, str], str] | None = None,
 ) -> Resolved:
     """Combine flags, environment, file and defaults into one configuration.
 
     `text` is the text of the file; None: no file. `flags` has dotted keys; None: flag not given.
+    `open_reference` gets a reference and this node's key file; without it references stay as they
+    are written.
     """
     values: dict[str, tuple[Any, str]] = {}
     if text is not None:
@@ -226,17 +254,62 @@ def resolve(
         if value is not None:
             values[key] = (value, "flag")
     nested: dict[str, dict[str, Any]] = {}
+    written: dict[str, Any] = {}
+    if open_reference is not None:
+        written = {key: value for key, (value, _) in values.items() if references_in(value)}
+        _open_references(values, written, open_reference)
     for key, (value, origin) in values.items():
         # Each value alone, so that an error can name the place where the value comes from.
         alone: dict[str, dict[str, Any]] = {}
         for table in (alone, nested):
             _put(table, key, value)
-        _convert(alone, origin, lax=origin.startswith(ENV_PREFIX))
+        lax = origin.startswith(ENV_PREFIX)
+        if key in written:
+            _convert_opened(alone, origin, key, references_in(written[key]), lax=lax)
+        else:
+            _convert(alone, origin, lax=lax)
     # Lax conversion for all: the loop above has checked strict values strictly.
     config = _convert(nested, source, lax=True)
     config_keys = [*all_keys(), *(f"{SECRETS}.{name}" for name in config.secrets)]
     origins = {key: values[key][1] if key in values else "default" for key in config_keys}
-    return Resolved(config, origins)
+    if written:
+        fields = {name: getattr(config, name) for name in config.__struct_fields__}
+        config = OpenedConfig(**fields, opened=frozenset(written))
+    shown = {key: shown_value(value) for key, value in written.items()}
+    return Resolved(config, origins, shown)
+
+
+def _open_references(
+    values: dict[str, tuple[Any, str]],
+    written: Mapping[str, Any],
+    open_reference: Callable[[Reference, str], str],
+) -> None:
+    """Replace references in `values`. The key file comes first, because it opens sealed texts."""
+    for key in sorted(written, key=lambda key: key != KEY_FILE):
+        value, origin = values[key]
+        pair = values.get(KEY_FILE, ("", ""))[0]
+        key_file = pair if isinstance(pair, str) and key != KEY_FILE else ""
+
+        def open_one(reference: Reference, key_file: str = key_file) -> str:
+            return open_reference(reference, key_file)
+
+        try:
+            values[key] = (opened(value, open_one), origin)
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: {key}: {error}", code=error.code) from None
+
+
+def _convert_opened(
+    table: Mapping[str, Any], origin: str, key: str, references: list[Reference], *, lax: bool
+) -> None:
+    """Check a value with opened references; the error does not contain the value."""
+    try:
+        _convert(table, origin, lax=lax)
+    except ConfigError as error:
+        names = ", ".join(map(str, references))
+        raise ConfigError(
+            f"{origin}: {key}: the value with {names} is not valid for this key", code=error.code
+        ) from None
 
 
 def all_keys() -> list[str]:

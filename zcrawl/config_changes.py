@@ -18,11 +18,12 @@ comparison names it again; no secret appears in a line.
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
 
-from zcrawl.config import HIDDEN, SECRETS, Config, all_keys
+from zcrawl.config import HIDDEN, SECRETS, Config, all_keys, hidden_keys
 from zcrawl.model.reload_report import LINES_MOST, ReloadReport, cut
 
 
@@ -124,6 +125,8 @@ KEY_USES: Final[dict[str, KeyUses]] = {
     "standalone.consul": _OF_PEOPLE,
     "standalone.resources": _OF_PEOPLE,
     SECRETS: _OF_PROCESSES,  # to which hosts and commands each secret is released
+    "vault.key_file": KeyUses(_LIVE, _UNUSED, _LIVE),
+    "vault.key": KeyUses(_LIVE, _UNUSED, _LIVE),
     "console.theme": _OF_PEOPLE,
     "console.keys": _OF_PEOPLE,
     "console.clusters": _OF_PEOPLE,
@@ -143,6 +146,7 @@ def changes(old: Config, new: Config, kind: NodeKind) -> Changes:
     changed: list[str] = []
     waiting: list[str] = []
     uses: set[KeyUse] = set()
+    hidden = hidden_keys(old) | hidden_keys(new)
     config = new
     for key in (*all_keys(), SECRETS):
         before, after = _value(old, key), _value(new, key)
@@ -154,14 +158,21 @@ def changes(old: Config, new: Config, kind: NodeKind) -> Changes:
             config = _with_value(config, key.split("."), before)
             waiting.append(f"{key} needs a restart; still the old value")
             continue
-        changed.extend(diff_lines(key, before, after))
+        changed.extend(diff_lines(key, before, after, hidden=_is_hidden(key, hidden)))
     return Changes(config, frozenset(uses), ReloadReport(_limited(changed), _limited(waiting)))
 
 
-def diff_lines(key: str, before: Any, after: Any) -> list[str]:
+def _is_hidden(key: str, hidden: Collection[str]) -> bool:
+    """Whether a key, or for a section one of its keys, may hold a secret."""
+    return any(other == key or other.startswith(f"{key}.") for other in hidden)
+
+
+def diff_lines(key: str, before: Any, after: Any, *, hidden: bool = False) -> list[str]:
     """Return the lines of one key; the section of secrets has a line for each secret."""
+    if hidden or key in HIDDEN:
+        return [f"{key}: {_hidden(before)} → {_hidden(after)}"]
     if key != SECRETS:
-        return [f"{key}: {_shown(key, before)} → {_shown(key, after)}"]
+        return [f"{key}: {_plain(before)} → {_plain(after)}"]
     names = sorted(before.keys() | after.keys())
     return [
         f"{SECRETS}.{name}: {_released(before.get(name))} → {_released(after.get(name))}"
@@ -175,10 +186,8 @@ def _released(secret: Any) -> str:
     return "(none)" if secret is None else _plain([*secret.hosts, *secret.commands])
 
 
-def _shown(key: str, value: Any) -> str:
-    if key in HIDDEN:
-        return "(hidden)" if value else "(empty)"
-    return _plain(value)
+def _hidden(value: Any) -> str:
+    return "(hidden)" if value else "(empty)"
 
 
 def _plain(value: Any) -> str:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from zcrawl.config import Config, Resolved
     from zcrawl.fetch.keyring import JobRights
     from zcrawl.model.spec import Retention, ScheduleDefaults
+    from zcrawl.roles.config_references import ReferenceOpener
     from zcrawl.submit.output_rights import OutputRights
     from zcrawl.telemetry.logs.files import EventLog
+    from zcrawl.text.references import Reference
 
 
 STDERR = 2
@@ -146,6 +148,8 @@ class Settings(NamedTuple):
 
     def worker_limits(self) -> dict[str, Any]:
         """Return the limits of workers and jobs, as arguments of EmbeddedCluster."""
+        from zcrawl.roles.vault import read_vault
+
         worker = self.config.worker
         return {
             "slots": worker.slots,
@@ -159,6 +163,7 @@ class Settings(NamedTuple):
             "retention": self.retention(),
             "label_limits": self.config.tasks.label_limits,
             "schedule_defaults": self.schedule_defaults(),
+            "vault": read_vault(self.config, private=True),
         }
 
     def job_rights(self) -> JobRights:
@@ -274,10 +279,24 @@ def load_settings(
     from zcrawl.config import resolve
 
     text, source = read_config(config_file)
-    resolved = resolve(text, source, os.environ, flags)
+    resolved = resolve(text, source, os.environ, flags, _open_references())
     data = Path(resolved.config.data.dir).expanduser().resolve()
     named = flags.get("data.dir") is not None
     return Settings(data, as_json, resolved.config, resolved, config_file, named)
+
+
+def _open_references() -> Callable[[Reference, str], str]:
+    """Return what opens the references of one reading of the configuration."""
+    openers: list[ReferenceOpener] = []
+
+    def open_reference(reference: Reference, key_file: str) -> str:
+        if not openers:  # few configurations have references
+            from zcrawl.roles.config_references import ReferenceOpener
+
+            openers.append(ReferenceOpener(os.environ))
+        return openers[0].open(reference, key_file)
+
+    return open_reference
 
 
 def read_config(config_file: str | None) -> tuple[str | None, str]:

@@ -108,6 +108,7 @@ async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
             yield ask
         return
     from zcrawl.roles.embedded import EmbeddedCluster
+    from zcrawl.roles.vault import read_vault
 
     open_database(settings).close()  # a mistyped folder is an error, not a new database
     cluster = EmbeddedCluster(
@@ -116,6 +117,7 @@ async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
         outputs=settings.output_rights(),
         retention=settings.retention(),
         schedule_defaults=settings.schedule_defaults(),
+        vault=read_vault(settings.config, private=True),
     )
     async with cluster:
         yield _explaining(cluster.ask)

@@ -77,6 +77,10 @@ COMMANDS: Final = {
     "step-down": ("zcrawl.cli.commands.steer", "Force a failover: the leader steps down."),
     "reload": ("zcrawl.cli.commands.reload", "Let all nodes read their configuration again."),
     "export": ("zcrawl.cli.commands.export", "Write a run's items, or its failures, to a file."),
+    "secret": (
+        "zcrawl.cli.commands.secret",
+        "Store secrets of jobs, sealed with a key.",
+    ),
     "keys": ("zcrawl.cli.commands.keys", "Make and allow the keys of an encrypted mesh."),
     "user": (
         "zcrawl.cli.commands.user",

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from zcrawl.dispatch.secret_book import SecretBook, stored_names
 from zcrawl.errors import JobError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION, CANONICAL_VERSIONS, CanonicalRules
@@ -53,6 +54,9 @@ class ActiveRun(msgspec.Struct):
     shell: ShellRights = ALL_COMMANDS  # what this leader lets it run
     refusal: str = ""  # why its stored spec is not used; `spec` is an empty one then
     require: frozenset[str] = frozenset()  # labels that its workers must have
+    secret_names: tuple[str, ...] = ()  # stored secrets that its spec names
+    secrets_wait: str = ""  # why it waits for one of them
+    secrets: SecretBook | None = None
     is_expired: bool = False  # it starts nothing more (`master.run_limits`)
 
     @property
@@ -73,7 +77,7 @@ class ActiveRun(msgspec.Struct):
             return _unknown_version(self.row.canonical)
         if self.spec.code is not None and not self.runs_code:
             return NO_CODE_RIGHT
-        return waiting_for_right(self.spec, self.shell)
+        return self.secrets_wait or waiting_for_right(self.spec, self.shell)
 
     @property
     def old_keys(self) -> str:
@@ -103,6 +107,8 @@ class ActiveRun(msgspec.Struct):
         row, hosts = self.row, list(self.row.seed_hosts)
         given = self.spec if self.opens_private else without_private(self.spec)
         code = given.code
+        names = self.secret_names
+        secrets = self.secrets.of_run(names) if self.secrets is not None and names else {}
         if code is None:
             spec = row.spec if given is self.spec else msgspec.json.encode(given)
             return RunConfig(
@@ -113,12 +119,14 @@ class ActiveRun(msgspec.Struct):
                 row.cookies,
                 canonical=row.canonical,
                 priority=self.spec.priority,
+                secrets=secrets,
             )
         bare = msgspec.structs.replace(given, code=SpiderCode(code.sha256))
         spec = msgspec.json.encode(bare)
         return RunConfig(
             *(row.id, self.revision, spec, hosts, row.cookies, code.sha256, row.canonical),
             priority=self.spec.priority,
+            secrets=secrets,
         )
 
     def code(self) -> Code | None:
@@ -139,6 +147,7 @@ class Runs:
         self.open_private = True  # set by the leader before it adds runs
         self.open_code = True  # set by the leader before it adds runs
         self.shell = ALL_COMMANDS  # set by the leader before it adds runs
+        self.secrets = SecretBook()
 
     def put(self, row: RunRow) -> ActiveRun | None:
         """Add or update a run from its stored row; return None when it has ended."""
@@ -180,6 +189,9 @@ class Runs:
         try:
             active.spec, active.refusal = read_stored(row.spec), ""
             active.require = frozenset(active.spec.placement.require)
+            active.secrets = self.secrets
+            active.secret_names = stored_names(row.spec)
+            active.secrets_wait = self.secrets.problem(active.secret_names)
             self.refused.pop(row.id, None)
         except JobError as error:
             active.spec, active.refusal = JobSpec(row.name), refusal_of(error)

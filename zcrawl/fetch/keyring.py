@@ -22,7 +22,9 @@ Invariant: this module returns a value only for a URL that may get it (`Sealed.t
 command that may get it, inside the credentials of a proxy that may get it, or inside a `Redactor`,
 which removes it from texts.
 
-Secrets of a job: `${NAME}` in its file, their values in the worker's environment.
+Secrets of a job: `${NAME}` in its file, their values in the worker's environment; and
+`${secret:NAME}`, which the leader sends with the run (`dispatch.secret_book`), never the
+environment. A stored secret goes only to its own hosts and commands, also for the owner.
 
 Only variables that begin with ZCRAWL_SECRET_ are read, so a job cannot send other variables of the
 worker. The stored job, its views and the logs contain only the names.
@@ -43,6 +45,7 @@ from zcrawl.fetch.host_patterns import HostPattern, parse_pattern, port_of
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import TlsFiles
 from zcrawl.frontier.url import canonicalize, host_name_of, netloc_of, origin_of
+from zcrawl.mesh.messages import RunSecret
 from zcrawl.model.reasons.failure import SECRET_NOT_RELEASED
 from zcrawl.model.reasons.usage import BAD_SECRET, NO_SECRET, PATH_NOT_ALLOWED
 from zcrawl.model.spec import JobSpec
@@ -53,7 +56,9 @@ from zcrawl.text.patterns import lazy_pattern
 from zcrawl.text.redact import Redactor
 
 PREFIX: Final = "ZCRAWL_SECRET_"
-REFERENCE: Final = lazy_pattern(r"\$\{([A-Za-z0-9_]+)\}")
+STORED: Final = "secret:"  # of names of stored secrets, which the leader sends with a run
+_STORED: Final = PREFIX + STORED  # a variable of this name is never read
+REFERENCE: Final = lazy_pattern(r"\$\{((?:secret:)?[A-Za-z0-9_]+)\}")
 
 
 def names_in(text: str) -> list[str]:
@@ -67,6 +72,11 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         name = PREFIX + match[1]
         if name not in environ:
+            if match[1].startswith(STORED):
+                raise JobError(
+                    f"the stored secret {match[1].removeprefix(STORED)} did not come with the run",
+                    code=NO_SECRET,
+                )
             why = ""
             if match[1].startswith("URL_"):
                 why = (
@@ -97,7 +107,9 @@ class JobRights(msgspec.Struct, frozen=True):
 class Keyring:
     def __init__(self, rights: JobRights | None = None, environ: Mapping[str, str] | None = None):
         rights = rights or JobRights()
-        self.environ = environ or {}
+        self.environ = {
+            name: value for name, value in (environ or {}).items() if not name.startswith(_STORED)
+        }
         self.owner = rights.owner
         self._tls_files = tuple(prefix_of(text) for text in rights.tls_files)
         self._hosts = {
@@ -107,16 +119,26 @@ class Keyring:
         self.shell = rights.shell
         self._commands = secret_patterns(rights.commands)
 
-    def for_run(self, spec: JobSpec) -> RunSecrets:
-        """Return the secrets that a run of this job may use."""
+    def for_run(self, spec: JobSpec, stored: Mapping[str, RunSecret] | None = None) -> RunSecrets:
+        """Return the secrets that a run of this job may use. `stored`: those that came with it."""
+        environ, released, commands = self.environ, self._hosts, self._commands
+        if stored:
+            environ = {**environ, **{_STORED + name: each.value for name, each in stored.items()}}
+            released = {
+                **released,
+                **{
+                    STORED + name: tuple(parse_pattern(host) for host in each.hosts)
+                    for name, each in stored.items()
+                },
+            }
+            patterns = {STORED + name: each.commands for name, each in stored.items()}
+            commands = {**commands, **secret_patterns(patterns)}
         if self.owner:
             seeds, auth = spec.own_seeds, _auth_hosts(spec)
-            return RunSecrets(self.environ, self._hosts, seeds, auth=auth, commands=self._commands)
+            return RunSecrets(environ, released, seeds, auth=auth, commands=commands)
         fetch = spec.fetch
         proxies = tuple(_address_of(proxy) for proxy in fetch.proxies)
-        return RunSecrets(
-            self.environ, self._hosts, None, proxies, fetch.verify_tls, commands=self._commands
-        )
+        return RunSecrets(environ, released, None, proxies, fetch.verify_tls, commands=commands)
 
     def check_tls(self, files: TlsFiles) -> TlsFiles:
         """Return the files if a job may use them; otherwise JobError. Opens no file."""
@@ -176,6 +198,8 @@ class RunSecrets:
 
     def _is_released(self, name: str, url: str) -> bool:
         hosts = self._hosts.get(name)
+        if hosts is None and name.startswith(STORED):
+            return False
         if hosts is None:
             hosts = self._auth.get(name, ())
             if _full_origin(url) in self._seeds:

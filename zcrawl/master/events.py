@@ -12,6 +12,7 @@ import msgspec
 
 from zcrawl.coord.ports import Deposed as Deposed
 from zcrawl.coord.ports import Elected as Elected
+from zcrawl.dispatch.secret_book import Vault
 from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import BadBody, Body, ClientRequest, LogRecords, Message, Reply
 from zcrawl.mesh.ports import Endpoints
@@ -108,6 +109,12 @@ class RightsChanged(msgspec.Struct, frozen=True):
     shell: ShellRights  # commands that jobs may run
 
 
+class VaultChanged(msgspec.Struct, frozen=True):
+    """The configuration has other keys for stored secrets now."""
+
+    vault: Vault
+
+
 class RetentionChanged(msgspec.Struct, frozen=True):
     """The configuration keeps other runs now, of jobs that do not say it."""
 
@@ -151,6 +158,7 @@ MasterEvent: TypeAlias = (
     | Measured
     | LinesLogged
     | RightsChanged
+    | VaultChanged
     | RetentionChanged
     | LabelLimitsChanged
     | ScheduleDefaultsChanged

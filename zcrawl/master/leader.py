@@ -11,6 +11,7 @@ A worker gets the configuration and code of a run before its first URL, and each
 from __future__ import annotations
 
 from zcrawl.dispatch.batches import WorkerBatch
+from zcrawl.dispatch.secret_book import Vault
 from zcrawl.errors import CommitUnknown, Fenced, StoreDataError, StoreError
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
@@ -36,6 +37,7 @@ from zcrawl.master.events import (
     ReloadConfig,
     RightsChanged,
     StepDown,
+    VaultChanged,
 )
 from zcrawl.master.feeding import Feeding
 from zcrawl.master.firing import Firing
@@ -93,6 +95,7 @@ from zcrawl.store.commands import (
     ChangeJob,
     ChangePeople,
     ChangeRun,
+    ChangeSecrets,
     Command,
     CommandOutcome,
     CountCrash,
@@ -181,8 +184,10 @@ class Leader:
         allow_private: bool = False,
         allow_code: bool = False,
         shell: ShellRights = NO_COMMANDS,
+        vault: Vault | None = None,
     ) -> None:
         self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
+        self.state.secrets.vault = vault or Vault()
         self.state.allow(private=allow_private, code=allow_code, shell=shell)
         self.state.begin_after(loaded.newest_seq)
         self._hints = EpochHints(loaded.epoch)
@@ -283,6 +288,8 @@ class Leader:
                 self.state.watch.add_lines(self.state.me, lines, self.state.utc(now), effects)
             case RightsChanged(private, code, shell):
                 self.state.change_rights(private=private, code=code, shell=shell, effects=effects)
+            case VaultChanged(vault):
+                self.state.use_vault(vault, effects)
             case ConfigReloaded(request, report):
                 me = self.state.me
                 self.state.reloads.answered(request, MASTER, me, me, report)
@@ -469,7 +476,7 @@ class Leader:
             case ChangePeople(client_action=None):
                 pass  # the next use of the token is noted again
             case (SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()) | (
-                SetWish() | ChangeJob() | ChangePeople()
+                SetWish() | ChangeJob() | ChangePeople() | ChangeSecrets()
             ):
                 if isinstance(error, CommitUnknown):
                     self._uncertain.add(request_of(command))

@@ -20,6 +20,7 @@ from zcrawl.dispatch.leases import Lease, Leases, Token
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import ActiveRun, Runs
+from zcrawl.dispatch.secret_book import Vault
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
@@ -35,7 +36,7 @@ from zcrawl.model.spec import JobSpec, Retention, ScheduleDefaults
 from zcrawl.result.receive import Receiver
 from zcrawl.standalone.listed import listed_resources
 from zcrawl.standalone.shares import Shares
-from zcrawl.store.commands import DrainRow, Loaded, WishRow
+from zcrawl.store.commands import DrainRow, Loaded, SecretRow, WishRow
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.shell_rights import NO_COMMANDS, ShellRights
 
@@ -119,6 +120,7 @@ class LeaderState:
         self.retention = Retention()  # of jobs that have no rules of their own
         self.schedule_defaults = ScheduleDefaults()  # of jobs that do not say it
         self.shares: Shares | None = None  # of a standalone node; None: all is this leader's
+        self.secrets = self.runs.secrets
         self.watch = Watch(me)
         self.reloads = Reloads()
         self.mishaps = Mishaps()  # shared by all epochs of this master
@@ -146,6 +148,29 @@ class LeaderState:
             dispatched = active.dispatches
             active.change_rights(private=private, code=code, shell=shell)
             self._announce(active, effects)
+            if dispatched and not active.dispatches:
+                self.withdraw(self.leases.of_run(active.row.id), effects)
+            elif active.dispatches and not dispatched:
+                self.planner.run_freed(active.row.id)
+
+    def use_vault(self, vault: Vault, effects: MasterEffects) -> None:
+        """Set the keys that open stored secrets."""
+        self.secrets.vault = vault
+        self.change_secrets(list(self.secrets.rows.values()), effects)
+
+    def change_secrets(self, rows: Iterable[SecretRow], effects: MasterEffects) -> None:
+        """Set the stored secrets. A run that lacks one waits, and goes on when it has it."""
+        before = dict(self.secrets.rows)
+        self.secrets.load(rows)
+        for active in self.runs.active.values():
+            if not active.secret_names:
+                continue
+            dispatched = active.dispatches
+            active.secrets_wait = self.secrets.problem(active.secret_names)
+            if any(before.get(n) != self.secrets.rows.get(n) for n in active.secret_names):
+                active.revision += 1
+            if active.dispatches:
+                self._announce(active, effects)
             if dispatched and not active.dispatches:
                 self.withdraw(self.leases.of_run(active.row.id), effects)
             elif active.dispatches and not dispatched:
@@ -251,6 +276,7 @@ class LeaderState:
         for host in loaded.hosts:
             self._load_host(host, now)
         self.set_wishes(loaded.wishes)
+        self.change_secrets(loaded.secrets, effects)
         stored = {row.worker: row for row in loaded.drains}
         for worker in self.drains.keys() | stored.keys():
             self.set_drain(worker, stored.get(worker), effects)

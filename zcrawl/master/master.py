@@ -14,6 +14,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
+from zcrawl.dispatch.secret_book import Vault
 from zcrawl.errors import CommitUnknown, RefusedError, StoreError
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
@@ -45,6 +46,7 @@ from zcrawl.master.events import (
     ScheduleDefaultsChanged,
     StepDown,
     TakeoverFailed,
+    VaultChanged,
 )
 from zcrawl.master.follower import Follower
 from zcrawl.master.leader import Leader
@@ -85,10 +87,12 @@ class Master:
         label_limits: Mapping[str, int] | None = None,
         schedule_defaults: ScheduleDefaults | None = None,
         shares: Shares | None = None,
+        vault: Vault | None = None,
     ) -> None:
         """Without `outputs`, jobs may write to the outputs folder only; without `retention`, jobs
         that say nothing about it keep all their runs. `shares`: of a standalone node."""
         self._shares = shares
+        self._vault = vault or Vault()
         self.me = me
         self._vouches = vouches  # typed URLs open their own hosts (submit.private)
         self._fires = fires  # schedules start runs (master.firing)
@@ -143,6 +147,8 @@ class Master:
             case RightsChanged(private, code, shell):
                 self._allow_private, self._allow_code = private, code
                 self._shell = shell
+            case VaultChanged(vault):
+                self._vault = vault
             case RetentionChanged(retention):
                 self._retention = retention
                 if self.leader is not None:
@@ -255,6 +261,7 @@ class Master:
             allow_private=self._allow_private,
             allow_code=self._allow_code,
             shell=self._shell,
+            vault=self._vault,
         )
         self.leader.state.join_master(
             self.mishaps,

@@ -363,6 +363,17 @@ class Drain(_Body, frozen=True):
     exit: bool  # and leave when all is delivered
 
 
+class RunSecret(msgspec.Struct, frozen=True):
+    """A stored secret of a run, with what may get it. Its text form has no value."""
+
+    value: str
+    hosts: tuple[str, ...]
+    commands: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"RunSecret(hosts={self.hosts}, commands={self.commands})"
+
+
 class RunConfig(_Body, frozen=True):
     run: int
     revision: int
@@ -372,6 +383,8 @@ class RunConfig(_Body, frozen=True):
     code: str = ""  # SHA-256 of the spider's file, which CODE brings
     canonical: int = 1  # version of the canonical form by which its keys are made
     priority: int = 0  # of its job; higher goes first
+    # Stored secrets that it names. Only over CURVE or a private Unix socket (dispatch.secret_book).
+    secrets: dict[str, RunSecret] = {}
 
 
 class RunConfigs(_Body, frozen=True):

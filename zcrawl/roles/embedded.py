@@ -21,6 +21,7 @@ import msgspec
 
 from zcrawl.coord.agents.local_lock import FileLock
 from zcrawl.coord.ports import Leadership
+from zcrawl.dispatch.secret_book import Vault
 from zcrawl.errors import RefusedError, StoreError, UnreachableError
 from zcrawl.fetch.keyring import JobRights
 from zcrawl.mesh.messages import ClientRequest
@@ -91,6 +92,7 @@ class EmbeddedCluster:
         nursery: Nursery | None = None,
         shares: Shares | None = None,
         begin_workers: bool = True,
+        vault: Vault | None = None,
     ) -> None:
         """`shares`: what a standalone node owns. Without `begin_workers`, the workers start with
         the first `ensure_workers`."""
@@ -116,6 +118,7 @@ class EmbeddedCluster:
         self._takeover_timeout_s = takeover_timeout_s
         self._nursery = nursery
         self._shares = shares
+        self._vault = vault or Vault(private=True)  # only this user reaches the sockets
         self._begin_workers = begin_workers
         self._spare: Supervisor | None = None  # not started yet
         self._stack = contextlib.AsyncExitStack()
@@ -241,6 +244,7 @@ class EmbeddedCluster:
                 label_limits=self._label_limits,
                 schedule_defaults=self._schedule_defaults,
                 shares=self._shares,
+                vault=self._vault,
             ),
             mesh,
             store,
@@ -377,12 +381,17 @@ class EmbeddedCluster:
         self._removing.configure(retention)
 
     def _plan_by(self, config: Config) -> None:
-        from zcrawl.master.events import LabelLimitsChanged, ScheduleDefaultsChanged
+        from zcrawl.master.events import LabelLimitsChanged, ScheduleDefaultsChanged, VaultChanged
+        from zcrawl.roles.vault import renewed_vault
 
         self._label_limits = config.tasks.label_limits
         self._schedule_defaults = schedule_defaults(config)
         if self._master is None:
             return  # it starts with these values
+        assert self._log is not None
+        vault = renewed_vault(config, self._vault, self._log)
+        self._vault = vault
+        self._master.handle(VaultChanged(vault))
         self._master.handle(LabelLimitsChanged(self._label_limits))
         self._master.handle(ScheduleDefaultsChanged(self._schedule_defaults))
 

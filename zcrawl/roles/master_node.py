@@ -21,6 +21,7 @@ from zcrawl import __version__
 from zcrawl.config import Config
 from zcrawl.config_changes import Changes, NodeKind
 from zcrawl.coord import ports as coord
+from zcrawl.dispatch.secret_book import Vault
 from zcrawl.errors import ConfigError, StoreError, StoreUnavailable
 from zcrawl.master import events as m
 from zcrawl.master.driver.archive import ArchivePlaces, archive_places
@@ -43,6 +44,7 @@ from zcrawl.roles.blobs import blobs_place, body_getter, in_loop
 from zcrawl.roles.live_config import LiveConfig
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import OUTPUTS
+from zcrawl.roles.vault import read_vault, renewed_vault
 from zcrawl.runtime import clock
 from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.notify import Notify
@@ -94,6 +96,7 @@ class MasterNode:
         self._failure: ConfigError | None = None
         self._stop = asyncio.Event()
         self._master: MasterLoop | None = None
+        self._vault = Vault()
 
     async def run(self, stop: asyncio.Event) -> None:
         self._stop = stop
@@ -117,6 +120,8 @@ class MasterNode:
             stack.push_async_callback(store.close)
             outputs = Path(self._config.outputs.dir or data / OUTPUTS)
             defaults = cluster.retention_defaults(self._config)
+            # Stored secrets go over encrypted connections only.
+            self._vault = read_vault(self._config, private=keys is not None)
             master = self._master = MasterLoop(
                 Master(
                     self.id,
@@ -127,6 +132,7 @@ class MasterNode:
                     retention=defaults,
                     label_limits=self._config.tasks.label_limits,
                     schedule_defaults=cluster.schedule_defaults(self._config),
+                    vault=self._vault,
                 ),
                 self._mesh,
                 store,
@@ -272,6 +278,8 @@ class MasterNode:
                     of_masters(config.cluster.allow_shell),
                 )
             )
+            self._vault = renewed_vault(config, self._vault, self._log)
+            self._master.handle(m.VaultChanged(self._vault))
             defaults = cluster.retention_defaults(config)
             self._master.handle(m.RetentionChanged(defaults))
             self._master.handle(m.LabelLimitsChanged(config.tasks.label_limits))

@@ -19,7 +19,7 @@ import msgspec
 
 from zcrawl import plugins
 from zcrawl.errors import JobError, PluginError, SpiderError
-from zcrawl.fetch.keyring import PREFIX, names_in
+from zcrawl.fetch.keyring import PREFIX, STORED, names_in
 from zcrawl.model.formats import FORMATS
 from zcrawl.model.reasons.usage import (
     MISSING_EXTRA,
@@ -146,7 +146,7 @@ def _check_secrets(spec: JobSpec, environ: Mapping[str, str]) -> None:
         if key in _WITHOUT_SECRETS:
             continue
         for name in names_in(text):
-            if PREFIX + name not in environ:
+            if not name.startswith(STORED) and PREFIX + name not in environ:
                 raise JobError(
                     f"{key} uses the secret ${{{name}}}, which is not set: "
                     f"export {PREFIX}{name}=...",

@@ -82,6 +82,7 @@ class Loaded(msgspec.Struct, frozen=True):
     moved: dict[tuple[str, int], float] = {}  # when watermarks moved last
     drains: list[DrainRow] = []  # workers that must not get work
     wishes: list[WishRow] = []  # hosts that people gave to a worker
+    secrets: list[SecretRow] = []  # by name
     retries: list[RetryRow] = []  # retries that are not finished
     jobs: list[DefinitionRow] = []  # active jobs that have a [schedule]
     users: list[UserRow] = []
@@ -166,6 +167,18 @@ class WishRow(msgspec.Struct, frozen=True):
 
     host: int
     worker: str
+
+
+class SecretRow(msgspec.Struct, frozen=True):
+    """A stored secret. `sealed` opens with a key that only masters have."""
+
+    name: str
+    sealed: str
+    key_id: str  # of the key that sealed it
+    hosts: tuple[str, ...]  # that may get it
+    commands: tuple[str, ...]  # that may get it in their environment
+    updated_at: float
+    updated_by: str
 
 
 class RetryRow(msgspec.Struct, frozen=True):
@@ -446,6 +459,28 @@ class WishSet(msgspec.Struct, frozen=True):
     reply: bytes
 
 
+class SecretChange(msgspec.Struct, frozen=True):
+    """A row to store. With `before`, only if the stored row is still sealed like this."""
+
+    row: SecretRow
+    before: str = ""
+
+
+class ChangeSecrets(msgspec.Struct, frozen=True):
+    """Store secrets, and remove those of `drop`. It never has a value that is not sealed."""
+
+    epoch: int
+    put: tuple[SecretChange, ...]
+    drop: tuple[str, ...]
+    reply: bytes  # JSON
+    client_action: ClientAction
+
+
+class SecretsChanged(msgspec.Struct, frozen=True):
+    secrets: list[SecretRow]  # all that are stored now, by name
+    reply: bytes  # to `client_action`, also if it was given before
+
+
 class Sweep(msgspec.Struct, frozen=True):
     """Turn up to `limit` queued rows of an ended run into skipped; delete rows of a deleted one.
 
@@ -689,6 +724,7 @@ LeaderCommand: TypeAlias = (
     | TuneRun
     | SetDrain
     | SetWish
+    | ChangeSecrets
     | Sweep
     | RetryDead
     | GrantHosts
@@ -715,6 +751,7 @@ CommandOutcome: TypeAlias = (
     | JobChanged
     | DrainSet
     | WishSet
+    | SecretsChanged
     | Swept
     | Retried
     | CrashCounted

@@ -18,13 +18,13 @@ from zcrawl.text.patterns import lazy_pattern
 
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 MAX_PROXIES: Final = 10_000
-_REFERENCE = lazy_pattern(r"\$\{[A-Za-z0-9_]+\}")
-_ONLY_REFERENCES = lazy_pattern(r"(?:\$\{[A-Za-z0-9_]+\})+")
+_REFERENCE = lazy_pattern(r"\$\{(?:secret:)?[A-Za-z0-9_]+\}")
+_ONLY_REFERENCES = lazy_pattern(r"(?:\$\{(?:secret:)?[A-Za-z0-9_]+\})+")
 # `Bearer ${T}`, `ApiKey ${ID}:${KEY}`, `sid=${S}; user="${U}"`: a scheme, names, and references.
 _SCHEME = lazy_pattern(r"[A-Za-z][A-Za-z-]{0,19}(?=\s)")
 _BETWEEN_PARTS = lazy_pattern(r"[\s;,]+")
 _PART = lazy_pattern(
-    r"(?:[A-Za-z0-9_.-]+=)?(\"?)(?:\$\{[A-Za-z0-9_]+\})+(?:[:.](?:\$\{[A-Za-z0-9_]+\})+)*\1"
+    r"(?:[A-Za-z0-9_.-]+=)?(\"?)(?:\$\{(?:secret:)?[A-Za-z0-9_]+\})+(?:[:.](?:\$\{(?:secret:)?[A-Za-z0-9_]+\})+)*\1"
 )
 _SECRET_FIELD = lazy_pattern(r"pass|pwd|\bpw|secret|token|credential|pin\b", re.IGNORECASE)
 # Headers with credentials: the standard ones, and common names of APIs.

@@ -74,6 +74,8 @@ def test_commands_have_the_options_that_the_manual_promises() -> None:
         "init",
         "keys new",
         "keys show",
+        "secret key",
+        "secret seal",
         "keys allow",
         "config validate",
         "config schema",

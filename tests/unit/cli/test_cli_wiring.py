@@ -22,6 +22,7 @@ from zcrawl.cli import output
 from zcrawl.cli.commands.up import describe
 from zcrawl.cli.interrupt import Interrupt
 from zcrawl.cli.main import run
+from zcrawl.dispatch.secret_book import Vault
 from zcrawl.errors import RefusedError
 from zcrawl.fetch.keyring import JobRights
 from zcrawl.model.snapshot import EmbeddedSnapshot
@@ -181,6 +182,7 @@ def test_a_crawl_starts_a_cluster_in_the_data_folder(
     assert rights["outputs"].owner
     more = {"pause_unfinished": True, "nursery": 2, "blobs": blobs, "retention": Retention()}
     more |= {"label_limits": {}, "schedule_defaults": ScheduleDefaults()}
+    more |= {"vault": Vault(private=True)}
     assert options == {**limits, **rights, **more}
     spec = world.requests[0][1]["spec"]
     assert spec["scope"]["max_depth"] == 3

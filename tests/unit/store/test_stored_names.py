@@ -28,6 +28,7 @@ TABLES = {
     "retries",
     "robots",
     "run_parents",
+    "secrets",
     "runs",
     "schema_version",
     "sequences",

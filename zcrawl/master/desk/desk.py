@@ -30,6 +30,7 @@ from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.people import People
 from zcrawl.master.desk.replies import OpenRequests, Pending
 from zcrawl.master.desk.run_actions import RunActions
+from zcrawl.master.desk.secret_actions import SecretActions
 from zcrawl.master.desk.submissions import Submissions
 from zcrawl.master.desk.views import DeskViews, balance_view
 from zcrawl.master.events import Ask, Execute, MasterEffects, Note, StepDown
@@ -46,6 +47,7 @@ from zcrawl.store.commands import (
     ChangeJob,
     ChangePeople,
     ChangeRun,
+    ChangeSecrets,
     Command,
     CommandOutcome,
     DrainSet,
@@ -55,6 +57,7 @@ from zcrawl.store.commands import (
     Retried,
     RetryDead,
     RunChanged,
+    SecretsChanged,
     SetDrain,
     SetWish,
     SubmitJob,
@@ -82,6 +85,7 @@ class Desk:
         self._intents = Intents(state)
         self._waiting: dict[str, Pending] = {}  # for a worker that may still say HELLO
         self._views = DeskViews(state)
+        self.secrets: SecretActions = SecretActions(state, self._requests)
         self.submissions: Submissions = Submissions(state, self._requests)
         self.run_actions: RunActions = RunActions(state, self._intents, self._requests)
         self.people: People = People(state, self._requests, self.audit)
@@ -280,6 +284,8 @@ class Desk:
                 self._state.set_drain(outcome.worker, outcome.row, effects)
                 if outcome.reply:
                     self._requests.reply(pending, msgspec.json.decode(outcome.reply), effects)
+            case ChangeSecrets(), SecretsChanged():
+                self.secrets.changed(pending, outcome, effects)
             case SetWish(), WishSet():
                 self._state.set_wishes(outcome.wishes)
                 data = msgspec.json.decode(outcome.reply)

@@ -34,7 +34,7 @@ from zcrawl.master.leader_state import LeaderState
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.store.commands import ClientAction
 
-_TOLD: Final = ("ref", "action", "run", "node", "host", "mode", "epoch")
+_TOLD: Final = ("ref", "action", "run", "node", "host", "mode", "epoch", "secret")
 _PACE: Final = ("rate", "concurrency", "burst")
 
 
@@ -59,7 +59,7 @@ def what(request: ClientRequest) -> str:
         words = [str(args.get("action", ""))]
         names: tuple[str, ...] = ("reason", "host")
     else:
-        words, names = [request.op], (*_PACE, "host", "node")
+        words, names = [request.op], (*_PACE, "host", "node", "secret")
     words += [f"{name} {args[name]}" for name in names if args.get(name)]
     return " ".join(words)[:100]
 

@@ -534,3 +534,43 @@ declare(
     answer="removed, more; some lines at a time",
     audited=True,
 )
+
+# ---------------------------------------------------------------- secrets of jobs
+
+_SECRET: Final = Argument("secret", Type.TEXT, required=True, about="its name")
+declare(
+    "secret_set",
+    _SECRET,
+    Argument("value", Type.TEXT, about="never stored or logged as it is"),
+    Argument("hosts", Type.LIST, about="that may get it"),
+    Argument("commands", Type.LIST, about="that may get it in their environment"),
+    right=Right.ADMIN,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.secrets.set),
+    answer="secret, key: id of the key that sealed it; hosts, commands",
+    audited=True,
+)
+declare(
+    "secret_list",
+    right=Right.ADMIN,
+    repeat=Repeat.READ,
+    handler=LeaderAction(lambda desk: desk.secrets.list),
+    answer="secrets: names, keys, hosts, commands, who changed them; never values",
+)
+declare(
+    "secret_delete",
+    _SECRET,
+    right=Right.ADMIN,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.secrets.delete),
+    answer="secret",
+    audited=True,
+)
+declare(
+    "secret_rotate",
+    right=Right.ADMIN,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.secrets.rotate),
+    answer="rotated: names that were sealed with the newest key",
+    audited=True,
+)

@@ -100,6 +100,7 @@ class Submissions:
         with_shell_right(spec, self._state.shell)
         for used in (spec,) if stored is None else (spec, stored):
             ownership.check_rights(pending.request, used, bool(opened))
+        self._state.secrets.check_lines(to_json(spec))
         utc = self._state.utc(now)
         if stored is None:
             check_future(with_defaults(spec.schedule, self._state.schedule_defaults), utc)

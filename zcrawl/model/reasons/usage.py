@@ -165,6 +165,53 @@ NO_SECRET: Final = refusal(
     "The job uses a secret that has no value here.",
     "Set the variable in the message (ZCRAWL_SECRET_NAME) where the workers run.",
 )
+BAD_REFERENCE: Final = refusal(
+    "bad_reference",
+    "A reference in the configuration cannot be opened: a variable, a file or a sealed text.",
+    "The message names the key and the reference. Set the variable, or correct the file's name.",
+)
+OPEN_SECRET_FILE: Final = refusal(
+    "open_secret_file",
+    "A file with a secret can be read or changed by other users.",
+    "chmod 600 the file, and replace the secret if others may have read it.",
+)
+BAD_SEALED: Final = refusal(
+    "bad_sealed",
+    "A sealed secret cannot be opened: it was sealed with another key, or it was changed.",
+    "Seal or set it again. After a change of the key, keep the old one until `zcrawl secret "
+    "rotate` is done.",
+)
+BAD_VAULT_KEY: Final = refusal(
+    "bad_vault_key",
+    "The masters' key for stored secrets is missing or wrong.",
+    "Make a file with `zcrawl secret key FILE`, and name it in vault.key_file on every master.",
+)
+NO_CRYPTOGRAPHY: Final = refusal(
+    "no_cryptography",
+    "The library that seals and opens secrets is not installed.",
+    "pip install 'zcrawl[secrets]'",
+)
+NO_SUCH_SECRET: Final = refusal(
+    "no_such_secret",
+    "No secret of this name is stored.",
+    "`zcrawl secret list` shows the names; `zcrawl secret set NAME` stores one.",
+    form=ParameterForm.DETAIL,
+    also=(ReasonKind.WAITING,),
+)
+SECRET_SEALED: Final = refusal(
+    "secret_sealed",
+    "The leader cannot open a stored secret that the job names.",
+    "Give every master the key with which it was sealed, or set the secret again.",
+    form=ParameterForm.DETAIL,
+    also=(ReasonKind.WAITING,),
+)
+SECRET_NEEDS_KEYS: Final = refusal(
+    "secret_needs_keys",
+    "Stored secrets are sent over encrypted connections only, and this cluster has no keys.",
+    "Give the cluster keys (`zcrawl keys`), or use ${NAME} with ZCRAWL_SECRET_NAME on the workers.",
+    form=ParameterForm.DETAIL,
+    also=(ReasonKind.WAITING,),
+)
 BAD_SECRET: Final = refusal(
     "bad_secret",
     "A proxy's user or password has a character that ends that part of a URL.",

@@ -27,6 +27,7 @@ from zcrawl.store.sql.jobs import scheduled_jobs
 from zcrawl.store.sql.people import users
 from zcrawl.store.sql.rows import HOST_SELECT, host_row, host_rows, load_runs
 from zcrawl.store.sql.schema import PROBLEM_CHARACTERS
+from zcrawl.store.sql.secrets import secrets
 from zcrawl.store.sql.submit import encode_path
 
 
@@ -98,6 +99,7 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
         moved={(worker, incarnation): at for worker, incarnation, _, at in workers},
         drains=drains(session),
         wishes=wishes(session),
+        secrets=secrets(session),
         retries=retries(session),
         jobs=scheduled_jobs(session),
         users=users(session),

@@ -97,6 +97,21 @@ class RetryTable(peewee.Model):
         table_name = "retries"
 
 
+class SecretTable(peewee.Model):
+    """Secrets of jobs, sealed with a key of the masters. The database has no key."""
+
+    name = peewee.CharField(64, primary_key=True)
+    sealed = peewee.BlobField()
+    key_id = peewee.CharField(16)
+    hosts = peewee.BlobField()  # JSON
+    commands = peewee.BlobField()  # JSON
+    updated_at = peewee.DoubleField()
+    updated_by = peewee.CharField(255)
+
+    class Meta:
+        table_name = "secrets"
+
+
 INTENTS: tuple[type[peewee.Model], ...] = (DrainTable, WishTable, RetryTable)
 
 
@@ -519,6 +534,7 @@ MODELS: tuple[type[peewee.Model], ...] = (
     JobTable,
     JobVersionTable,
     RunParentTable,
+    SecretTable,
     RunTable,
     RequestTable,
     HostTable,
@@ -754,6 +770,7 @@ NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
     15: (ExampleTable,),  # what happened to the first requests of each reason
     16: (HistoryTable,),  # charts that outlive their leader
     17: (JobVersionTable,),  # what changed in a job, when and by whom
+    21: (SecretTable,),  # sealed secrets of jobs
     18: (RunParentTable,),  # which runs started runs of other jobs
     20: (UserTable, TokenTable, AuditTable),  # who may do what, and who did what
 }

@@ -32,6 +32,7 @@ from zcrawl.store.commands import (
     ChangeJob,
     ChangePeople,
     ChangeRun,
+    ChangeSecrets,
     Command,
     CommandOutcome,
     CountCrash,
@@ -94,6 +95,7 @@ from zcrawl.store.sql import (
     rehoming,
     retention,
     runs,
+    secrets,
     submit,
 )
 from zcrawl.store.sql.dialects.dialect import Dialect, Session
@@ -395,6 +397,8 @@ class PeeweeStore:
                 return runs.tune_run(session, command)
             case SetDrain():
                 return intents.set_drain(session, command)
+            case ChangeSecrets():
+                return secrets.change_secrets(session, command)
             case SetWish():
                 return intents.set_wish(session, command)
             case Sweep():

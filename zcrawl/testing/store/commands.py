@@ -55,6 +55,7 @@ from zcrawl.testing.store.firing import cancel_replaced, job_names, start_run
 from zcrawl.testing.store.intents import wishes
 from zcrawl.testing.store.known import remember_all, remember_target
 from zcrawl.testing.store.redirects import RedirectTarget, collapse
+from zcrawl.testing.store.secrets import secrets
 from zcrawl.testing.store.tables import (
     FakeItem,
     FakeJob,
@@ -92,6 +93,7 @@ def load(tables: Tables) -> Loaded:
         moved=dict(tables.moved),
         drains=sorted(tables.drains.values(), key=lambda row: row.worker),
         wishes=wishes(tables),
+        secrets=secrets(tables),
         retries=list(tables.retries.values()),
         jobs=[
             job.row()

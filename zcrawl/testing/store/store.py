@@ -28,6 +28,7 @@ from zcrawl.store.commands import (
     ChangeJob,
     ChangePeople,
     ChangeRun,
+    ChangeSecrets,
     Command,
     CommandOutcome,
     CountCrash,
@@ -110,6 +111,7 @@ from zcrawl.testing.store import (
     rehoming,
     retention,
     runs,
+    secrets,
 )
 from zcrawl.testing.store import idempotency as once
 from zcrawl.testing.store.tables import FakeItem, FakeJob, FakeRequest, Tables
@@ -320,6 +322,8 @@ class FakeStore:
                 return runs.tune_run(tables, command)
             case SetDrain():
                 return intents.set_drain(tables, command)
+            case ChangeSecrets():
+                return secrets.change_secrets(tables, command)
             case SetWish():
                 return intents.set_wish(tables, command)
             case Forget():

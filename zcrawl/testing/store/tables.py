@@ -29,7 +29,14 @@ from zcrawl.model.rows import (
 )
 from zcrawl.model.spec import OFF
 from zcrawl.model.states import JobState, Kept, RequestState, RunState
-from zcrawl.store.commands import Change, ClientAction, DrainRow, RetryRow, StartFacts
+from zcrawl.store.commands import (
+    Change,
+    ClientAction,
+    DrainRow,
+    RetryRow,
+    SecretRow,
+    StartFacts,
+)
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.output_pieces import Progress
 from zcrawl.store.rules import (
@@ -278,6 +285,7 @@ class Tables:
     moved: dict[tuple[str, int], float] = field(default_factory=dict)
     answers: dict[str, FakeAnswer] = field(default_factory=dict)  # by the request's id
     drains: dict[str, DrainRow] = field(default_factory=dict)  # by the worker's id
+    secrets: dict[str, SecretRow] = field(default_factory=dict)  # by name
     wishes: dict[int, str] = field(default_factory=dict)  # host → worker
     retries: dict[str, RetryRow] = field(default_factory=dict)  # by the request's id
     run_parents: dict[tuple[int, int], int] = field(default_factory=dict)  # (child, run) → run

@@ -80,7 +80,7 @@ class RunContext:
         self.reported_sitemaps: set[str] = set()  # origins whose sitemaps were reported
         self.sitemaps_left = MOST_SITEMAPS  # that others of them may still name
         keyring = keyring or Keyring()
-        self.secrets = keyring.for_run(spec)
+        self.secrets = keyring.for_run(spec, config.secrets)
         self.shell_rights = keyring.shell
         base = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
         self._headers = HeaderSecrets({**base, **spec.fetch.headers}, self.secrets)
