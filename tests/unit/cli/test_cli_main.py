@@ -74,6 +74,7 @@ def test_commands_have_the_options_that_the_manual_promises() -> None:
         "init",
         "keys new",
         "keys show",
+        "keys revoke",
         "keys allow",
         "config validate",
         "config schema",

@@ -98,7 +98,7 @@ class Submissions:
         with_code_right(spec, self._state.allow_code)
         with_shell_right(spec, self._state.shell)
         for used in (spec,) if stored is None else (spec, stored):
-            ownership.check_rights(pending.request, used, bool(opened))
+            ownership.check_rights(pending.request, used)
         utc = self._state.utc(now)
         if stored is None:
             check_future(with_defaults(spec.schedule, self._state.schedule_defaults), utc)
