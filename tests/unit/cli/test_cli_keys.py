@@ -124,7 +124,7 @@ def test_revoke_removes_a_name_or_a_key_and_nothing_else(
     """Comments, other lines, the mode and a link to the file stay; all keys of a name go, also
     those written in capitals. What is not there is an error that changes nothing."""
     real, allowed = tmp_path / "real", tmp_path / "allowed"
-    first, second, third, fourth = ("ab" * 32, "cd" * 32, "ef" * 32, "12" * 32)
+    first, second, third, fourth = ("ab" * 32, "cd" * 32, "ef" * 32, "fa" * 32)
     real.write_text(
         f"# ours\n{first} ann viewer\n{second.upper()} bob # of bob\n{third} bob\n\n{fourth} eve\n"
     )

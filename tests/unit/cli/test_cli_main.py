@@ -76,6 +76,7 @@ def test_commands_have_the_options_that_the_manual_promises() -> None:
         "keys show",
         "secret key",
         "secret seal",
+        "keys revoke",
         "keys allow",
         "config validate",
         "config schema",

@@ -46,23 +46,23 @@ def check_owner(request: ClientRequest, job: JobRow) -> None:
         raise RefusedError(problem, code=NOT_OWNER)
 
 
-def needed_rights(spec: JobSpec, opened: bool = False) -> list[str]:
+def needed_rights(spec: JobSpec) -> list[str]:
     """Return the rights that a job needs. A proxy is usually on the operator's own network."""
     fetch = spec.fetch
-    private = opened or fetch.allow_private or fetch.private_hosts or fetch.proxies
+    private = fetch.allow_private or fetch.private_hosts or fetch.proxies
     needed = ((CODE, spec.code is not None), (SHELL_RIGHT, spec.kind == SHELL), (PRIVATE, private))
     return [right for right, is_needed in needed if is_needed]
 
 
-def check_rights(request: ClientRequest, spec: JobSpec, opened: bool = False) -> None:
+def check_rights(request: ClientRequest, spec: JobSpec) -> None:
     """Raise RefusedError `forbidden` if a submitter lacks a right that the job needs.
 
-    The masters' own `allow_*` are needed too, and checked for everybody. `opened`: typed URLs open
-    private addresses.
+    The masters' own `allow_*` are needed too, and checked for everybody. What typed
+    URLs open is in the spec by then (`submit.private.with_right`).
     """
     if request.role != KeyRole.SUBMITTER:
         return
-    missing = [right for right in needed_rights(spec, opened) if right not in request.rights]
+    missing = [right for right in needed_rights(spec) if right not in request.rights]
     if missing:
         what = " and ".join(RIGHTS[right] for right in missing)
         raise RefusedError(

@@ -99,7 +99,7 @@ class Submissions:
         with_code_right(spec, self._state.allow_code)
         with_shell_right(spec, self._state.shell)
         for used in (spec,) if stored is None else (spec, stored):
-            ownership.check_rights(pending.request, used, bool(opened))
+            ownership.check_rights(pending.request, used)
         self._state.secrets.check_lines(to_json(spec))
         utc = self._state.utc(now)
         if stored is None:
