@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from zcrawl.errors import RefusedError, UsageError, ZcrawlError
+from zcrawl.model.people import AuditEntry
 from zcrawl.model.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
 from zcrawl.model.reasons.storage import NO_DATABASE
 from zcrawl.roles.client import who_asks
@@ -58,9 +59,10 @@ def _open(data: Path, *, readonly: bool) -> Store:
 def cancel(store: Store, job: JobRow, now: float, number: int | None = None) -> dict[str, Any]:
     """End a run of a job, by default the newest; return the same answer as a leader."""
     run = chosen_run(job, number)
-    client_action = ClientAction(
-        secrets.token_hex(16), "cancel --offline", who_asks(), HOLDER, now, changed=1
-    )
+    what, by = "cancel --offline", who_asks()
+    line = AuditEntry(now, by, "", "data folder", "", HOLDER, what, job.name)
+    request = secrets.token_hex(16)
+    client_action = ClientAction(request, what, by, HOLDER, now, changed=1, audit=line)
     outcome = store.execute(CancelOffline(HOLDER, run.id, now, client_action))
     assert isinstance(outcome, RunChanged)
     if outcome.row is None or outcome.refused not in ("", RUN_ENDED):
