@@ -31,11 +31,11 @@ from litestar.openapi.spec import Components, SecurityScheme
 from zcrawl import __version__
 from zcrawl.config import GatewayConfig
 from zcrawl.errors import ZcrawlError
-from zcrawl.gateway.limits import Rates
+from zcrawl.gateway.limits import RequestRates
 from zcrawl.gateway.principals import Principal
 from zcrawl.gateway.problem import (
     MEDIA_TYPE,
-    Problem,
+    ProblemBody,
     ProblemError,
     bad_field,
     of_body,
@@ -55,7 +55,7 @@ _LOG = logging.getLogger("zcrawl.gateway")
 def make_app(services: Services, config: GatewayConfig | None = None) -> Litestar:
     """Return the application over this line to the cluster."""
     config = config or GatewayConfig()
-    rates = Rates(config)
+    rates = RequestRates(config)
 
     async def admit(
         connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
@@ -113,7 +113,7 @@ def make_app(services: Services, config: GatewayConfig | None = None) -> Litesta
     )
 
 
-def _show_problem(request: AnyRequest, error: ProblemError) -> Response[Problem]:
+def _show_problem(request: AnyRequest, error: ProblemError) -> Response[ProblemBody]:
     headers = dict(error.headers)
     if error.retry_after_s:
         headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
@@ -122,11 +122,11 @@ def _show_problem(request: AnyRequest, error: ProblemError) -> Response[Problem]
     )
 
 
-def _show_error(request: AnyRequest, error: ZcrawlError) -> Response[Problem]:
+def _show_error(request: AnyRequest, error: ZcrawlError) -> Response[ProblemBody]:
     return _show_problem(request, of_error(error))
 
 
-def _show_invalid(request: AnyRequest, error: ValidationException) -> Response[Problem]:
+def _show_invalid(request: AnyRequest, error: ValidationException) -> Response[ProblemBody]:
     extra = error.extra if isinstance(error.extra, list) else []
     first = extra[0] if extra and isinstance(extra[0], dict) else {}
     if first.get("key") and str(first.get("source", "")) != "body":
@@ -145,11 +145,11 @@ def _show_invalid(request: AnyRequest, error: ValidationException) -> Response[P
     return _show_problem(request, shown)
 
 
-def _show_unreadable(request: AnyRequest, error: SerializationException) -> Response[Problem]:
+def _show_unreadable(request: AnyRequest, error: SerializationException) -> Response[ProblemBody]:
     return _show_problem(request, of_body(str(error)))
 
 
-def _show_http(request: AnyRequest, error: HTTPException) -> Response[Problem]:
+def _show_http(request: AnyRequest, error: HTTPException) -> Response[ProblemBody]:
     if isinstance(error, NotFoundException):
         shown = problem(NO_SUCH_ROUTE, f"no route {request.url.path}")
     elif isinstance(error, MethodNotAllowedException):
@@ -164,7 +164,7 @@ def _show_http(request: AnyRequest, error: HTTPException) -> Response[Problem]:
     return _show_problem(request, shown)
 
 
-def _show_bug(request: AnyRequest, error: Exception) -> Response[Problem]:
+def _show_bug(request: AnyRequest, error: Exception) -> Response[ProblemBody]:
     """Hide what went wrong from the client, and log it."""
     _LOG.error("%s %s", request.method, request.url.path, exc_info=error)
     return _show_problem(

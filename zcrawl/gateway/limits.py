@@ -38,7 +38,7 @@ _SAFE: Final = (
 )
 
 
-class Rates:
+class RequestRates:
     """The requests of each principal."""
 
     def __init__(self, config: GatewayConfig) -> None:

@@ -22,7 +22,7 @@ import msgspec
 
 from zcrawl.errors import RefusedError, UnreachableError, ZcrawlError
 from zcrawl.gateway.principals import Principal
-from zcrawl.gateway.services import Happening, Heard
+from zcrawl.gateway.services import PublishedEvent, PublishedMessage
 from zcrawl.master.desk.operation import Right
 from zcrawl.master.desk.operations import find
 from zcrawl.mesh.messages import BadBody, ClientRequest, Event, MessageKind, Snapshot
@@ -45,7 +45,7 @@ MOST_KEPT: Final = 10_000
 QUEUE_MOST: Final = 1_000  # messages that wait for one reader
 
 
-class _Line:
+class _MasterLine:
     """A client of the masters that were known when it was made; closed when nobody uses it."""
 
     def __init__(self, masters: dict[str, Endpoints], target: WatchTarget) -> None:
@@ -54,7 +54,7 @@ class _Line:
         self._client = MeshClient(controls, keys=target.keys, give_up_s=GIVE_UP_S)
         self._users, self._retired = 0, False
 
-    async def open(self) -> _Line:
+    async def open(self) -> _MasterLine:
         await self._client.__aenter__()
         return self
 
@@ -77,18 +77,18 @@ class _Reader:
     """The messages that one reader of `watch` has not taken yet; the oldest are dropped."""
 
     def __init__(self) -> None:
-        self._waiting: list[Heard] = []
+        self._waiting: list[PublishedMessage] = []
         self._missed = 0
         self._filled = asyncio.Event()
 
-    def put(self, heard: Heard) -> None:
+    def put(self, heard: PublishedMessage) -> None:
         self._waiting.append(heard)
         if len(self._waiting) > QUEUE_MOST:
             del self._waiting[0]
             self._missed += 1
         self._filled.set()
 
-    async def read(self) -> AsyncIterator[Heard]:
+    async def read(self) -> AsyncIterator[PublishedMessage]:
         while True:
             await self._filled.wait()
             waiting, self._waiting = self._waiting, []
@@ -104,7 +104,7 @@ class Mesh:
     def __init__(self, target: WatchTarget, log: MeshLog) -> None:
         self._target, self._log = target, log
         self._masters: dict[str, Endpoints] = {}
-        self._line: _Line | None = None
+        self._line: _MasterLine | None = None
         self._leader = ""
         self._heard_at = float("-inf")
         self._complaint = ""
@@ -185,7 +185,7 @@ class Mesh:
             return
         old, self._line = self._line, None
         if ordered:
-            self._line = await _Line(ordered, self._target).open()
+            self._line = await _MasterLine(ordered, self._target).open()
         if old is not None:
             await old.retire()
 
@@ -197,21 +197,21 @@ class Mesh:
             match arrival.message.body:
                 case Snapshot(data):
                     self._heard_at, self._complaint, self.snapshot = time.monotonic(), "", data
-                    self._tell(Heard(leader, snapshot=data))
+                    self._tell(PublishedMessage(leader, snapshot=data))
                     if leader != self._leader:
                         self._leader = leader
                         self._renewing = supervised(self._renew_line(), "new leader", self._log)
                 case Event(name, fields):
-                    self._tell(Heard(leader, event=Happening(name, fields)))
+                    self._tell(PublishedMessage(leader, event=PublishedEvent(name, fields)))
                 case _:
                     pass  # no other kind was subscribed to
 
-    def _tell(self, heard: Heard) -> None:
+    def _tell(self, heard: PublishedMessage) -> None:
         for reader in self._readers:
             reader.put(heard)
 
     @contextlib.asynccontextmanager
-    async def watch(self) -> AsyncIterator[AsyncIterator[Heard]]:
+    async def watch(self) -> AsyncIterator[AsyncIterator[PublishedMessage]]:
         reader = _Reader()
         self._readers.add(reader)
         try:

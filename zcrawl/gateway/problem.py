@@ -53,7 +53,7 @@ _MSGSPEC_PLACE: Final = lazy_pattern(r" - at `\$\.?([^`]*)`")
 _MISSING: Final = lazy_pattern(r"(?:required|unknown) field `([^`]{1,100})`")
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of every answer that is not a success."""
 
     type: str  # urn:zcrawl:reason:CODE
@@ -69,7 +69,11 @@ class ProblemError(Exception):
     """Raised by a route for an answer that is no success."""
 
     def __init__(
-        self, problem: Problem, *, retry_after_s: float = 0.0, headers: dict[str, str] | None = None
+        self,
+        problem: ProblemBody,
+        *,
+        retry_after_s: float = 0.0,
+        headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(problem.detail)
         self.problem, self.retry_after_s, self.headers = problem, retry_after_s, headers or {}
@@ -81,7 +85,7 @@ def problem(code: str, detail: str, *, status: int = 0, field: str = "") -> Prob
     status = status or _STATUS.get(code, 409)
     headers = {"WWW-Authenticate": 'Bearer realm="zcrawl"'} if status == 401 else {}
     return ProblemError(
-        Problem(
+        ProblemBody(
             f"urn:zcrawl:reason:{code}",
             reason.meaning if reason is not None else code.replace("_", " "),
             status,

@@ -22,7 +22,7 @@ from zcrawl.gateway.limits import Guarded, LimitedProtocol
 from zcrawl.gateway.listen import is_public
 from zcrawl.gateway.mesh import Mesh
 from zcrawl.gateway.principals import Principal, Principals
-from zcrawl.gateway.tls import TlsFiles
+from zcrawl.gateway.tls import ServerCertificate
 from zcrawl.mesh.ports import MeshLog
 from zcrawl.model.log_event import GATEWAY_LINE
 from zcrawl.roles.watching import WatchTarget
@@ -71,7 +71,7 @@ async def serve(
     """Serve until `stop` is set. ConfigError if the address would be open to strangers."""
     clock.raise_file_limit()
     _take_logs(log)
-    tls = TlsFiles(config, log) if config.tls_cert else None
+    tls = ServerCertificate(config, log) if config.tls_cert else None
     if is_public(listener) and tls is None and not config.insecure:
         raise ConfigError(
             "gateway.http can be reached by other machines: set gateway.tls_cert and "

@@ -12,19 +12,19 @@ from zcrawl.gateway.principals import Principal
 from zcrawl.model.snapshot import PublishedSnapshot
 
 
-class Happening(msgspec.Struct, frozen=True):
+class PublishedEvent(msgspec.Struct, frozen=True):
     """An event of the leader, as it was published."""
 
     name: str
     fields: dict[str, Any]
 
 
-class Heard(msgspec.Struct, frozen=True):
+class PublishedMessage(msgspec.Struct, frozen=True):
     """What `watch` yields: a snapshot or an event; the leader that spoke, and its epoch."""
 
     leader: str
     snapshot: PublishedSnapshot | None = None
-    event: Happening | None = None
+    event: PublishedEvent | None = None
     missed: int = 0  # messages that a slow reader did not get before this one
 
 
@@ -41,9 +41,9 @@ class Services(Protocol):
         """
         ...
 
-    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[Heard]]:
+    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[PublishedMessage]]:
         """Yield what the leader publishes from now on. A reader that is too slow misses the
-        oldest messages (`Heard.missed`), so memory is bounded."""
+        oldest messages (`PublishedMessage.missed`), so memory is bounded."""
         ...
 
     @property

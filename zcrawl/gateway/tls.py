@@ -17,7 +17,7 @@ from zcrawl.runtime.loop import supervised
 LOOK_S = 1.0
 
 
-class TlsFiles:
+class ServerCertificate:
     def __init__(self, config: GatewayConfig, log: MeshLog) -> None:
         """ConfigError if certificate and key cannot be used."""
         self._cert, self._key, self._log = config.tls_cert, config.tls_key, log

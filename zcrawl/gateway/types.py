@@ -22,7 +22,7 @@ _SPEC = {
 }
 
 
-class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class _RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
 
@@ -30,7 +30,7 @@ class _View(msgspec.Struct, frozen=True):
     pass
 
 
-class JobSubmission(_Body, frozen=True):
+class JobSubmission(_RequestBody, frozen=True):
     """A job to store and run, or a stored job to run again."""
 
     spec: Annotated[
@@ -93,7 +93,7 @@ class Accepted(_View, frozen=True):
     reason: Annotated[str, Meta(description="what it waits for")] = ""
 
 
-class RunView(_View, frozen=True):
+class RunProgress(_View, frozen=True):
     """The counters of one run."""
 
     run: Annotated[int | None, Meta(description="null: the job has no run", examples=[12])]
@@ -118,7 +118,7 @@ class RunView(_View, frozen=True):
     ended_at: str | None = None
 
 
-class JobView(RunView, frozen=True):
+class JobView(RunProgress, frozen=True):
     """A job with the progress of one run, by default the newest."""
 
     id: Annotated[int, Meta(examples=[7])] = 0
@@ -146,7 +146,7 @@ class JobView(RunView, frozen=True):
     fields: dict[str, dict[str, float]] = {}
     outputs: list[dict[str, Any]] = []
     last_actions: list[dict[str, Any]] = []
-    runs: list[RunView] = []
+    runs: list[RunProgress] = []
     as_of: Annotated[
         str | None, Meta(description="set if no leader answered: when one last spoke")
     ] = None
@@ -167,23 +167,14 @@ class JobsPage(_Page, frozen=True):
 
 
 class RunsPage(_Page, frozen=True):
-    runs: list[RunView] = []
-
-
-class FailedRow(_View, frozen=True):
-    url: str
-    reason: str
-    seq: int = 0
-    status: int | None = None
-    attempts: int = 0
-    detail: str = ""
+    runs: list[RunProgress] = []
 
 
 class FailedPage(_Page, frozen=True):
     rows: list[dict[str, Any]] = []
 
 
-class JobChange(_Body, frozen=True):
+class JobChange(_RequestBody, frozen=True):
     """What to change. Pace and limits count for the live run; the other keys, with a new version
     of the job, also for later runs."""
 
@@ -217,7 +208,7 @@ class Changed(_View, frozen=True):
     changed: Annotated[int, Meta(description="how many runs or requests; 0: nothing")] = 0
 
 
-class RetryWish(_Body, frozen=True):
+class RetryWish(_RequestBody, frozen=True):
     """Which failed requests to try again; without it, all."""
 
     reason: Annotated[str, Meta(examples=["http_503"], max_length=NAME_MOST)] = ""
@@ -290,14 +281,14 @@ class Owner(_View, frozen=True):
     fingerprint: str = ""
 
 
-class Health(_View, frozen=True):
+class ProcessHealth(_View, frozen=True):
     """Whether this process runs."""
 
     status: Annotated[str, Meta(examples=["ok"])]
     version: Annotated[str, Meta(examples=["0.1.0"])]
 
 
-class Ready(_View, frozen=True):
+class ClusterReady(_View, frozen=True):
     """Whether a leader speaks."""
 
     status: Annotated[str, Meta(examples=["ok"])]

@@ -1,4 +1,4 @@
-"""Health of this process and of the cluster behind it, and the documents of the interface."""
+"""ProcessHealth of this process and of the cluster behind it, and the documents of the interface."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from zcrawl.gateway.docs_page import render
 from zcrawl.gateway.problem import problem
 from zcrawl.gateway.routes.reading import JSON, HttpRequest
 from zcrawl.gateway.services import Services
-from zcrawl.gateway.types import Health, Ready
+from zcrawl.gateway.types import ClusterReady, ProcessHealth
 from zcrawl.model.reasons.cluster import NO_LEADER
 
 SILENT_S = 5.0
 
 
 @get("/healthz", tags=["health"], opt={"open": True}, summary="Does this process run?")
-async def healthz() -> Health:
+async def healthz() -> ProcessHealth:
     """Answer as long as the process runs. Needs no token."""
-    return Health("ok", __version__)
+    return ProcessHealth("ok", __version__)
 
 
 @get("/readyz", tags=["health"], opt={"open": True}, summary="Does a leader speak?")
-async def readyz(services: Services) -> Ready:
+async def readyz(services: Services) -> ClusterReady:
     """Answer 200 while a leader speaks to this gateway, 503 otherwise. Needs no token."""
     snapshot = services.snapshot
     if snapshot is None or services.silent_s > SILENT_S:
         raise problem(NO_LEADER, "no leader speaks to this gateway")
-    return Ready("ok", snapshot.leader, snapshot.epoch, round(services.silent_s, 1))
+    return ClusterReady("ok", snapshot.leader, snapshot.epoch, round(services.silent_s, 1))
 
 
 @get("/openapi.json", opt={"open": True}, include_in_schema=False)

@@ -12,7 +12,7 @@ from zcrawl.gateway.problem import bad_field
 from zcrawl.gateway.routes.jobs import Cursor, Limit, act, shown
 from zcrawl.gateway.routes.reading import HttpRequest, answer, as_of, offset_of, view
 from zcrawl.gateway.services import Services
-from zcrawl.gateway.types import Changed, FailedPage, JobView, RetryWish, RunsPage, RunView
+from zcrawl.gateway.types import Changed, FailedPage, JobView, RetryWish, RunProgress, RunsPage
 
 Number = Annotated[int, Parameter(ge=1, description="number of the run")]
 
@@ -29,7 +29,7 @@ async def list_runs(
     """List the runs of a job, or of all jobs; newest first."""
     args = {"before": offset_of(cursor), "limit": limit} | ({"ref": job} if job else {})
     data = await services.ask(principal, "runs", args)
-    rows = [view(row, RunView) for row in data["runs"]]
+    rows = [view(row, RunProgress) for row in data["runs"]]
     more = f"o{rows[-1].run}" if len(rows) == limit else None
     return answer(request, RunsPage(more, as_of(data), rows))
 
