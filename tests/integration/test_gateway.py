@@ -73,7 +73,7 @@ def submission(name: str, *seeds: str) -> dict[str, Any]:
 
 def test_a_job_is_submitted_watched_and_steered_over_http(up: Up, tmp_path: Path) -> None:
     """httpx submits it, curl pauses it; progress, ETag and the run's end are shown."""
-    with page_site(tmp_path / "site", 200, delay_s=0.05) as site:
+    with page_site(tmp_path, 200, delay_s=0.05) as site:
         reply = up.http.post("/jobs", json=submission("site", site.seed))
         assert reply.status_code == 202
         accepted = reply.json()
@@ -149,7 +149,8 @@ def test_mistakes_name_field_and_remedy(up: Up) -> None:
         problem = reply.json()
         assert (reply.status_code, problem["code"]) == (status, code), problem
         assert problem.get("field", "") == field or not field, problem
-        assert problem["remedy"] and reply.headers["content-type"] == "application/problem+json"
+        assert problem["remedy"]
+        assert reply.headers["content-type"] == "application/problem+json"
 
 
 def test_kills_of_gateway_and_master_lose_and_double_no_job(tmp_path: Path) -> None:
@@ -165,11 +166,11 @@ def test_kills_of_gateway_and_master_lose_and_double_no_job(tmp_path: Path) -> N
                 made = Up(tmp_path, port)
             body = submission(f"job-{number}", "http://127.0.0.1:9/")
 
-            def accepted(body: dict[str, Any] = body, key: str = f"k{number}") -> bool:
+            def accepted(
+                body: dict[str, Any] = body, key: str = f"k{number}", url: str = made.url
+            ) -> bool:
                 try:
-                    reply = httpx.post(
-                        f"{made.url}/v1/jobs", json=body, headers={KEY: key}, timeout=20
-                    )
+                    reply = httpx.post(f"{url}/v1/jobs", json=body, headers={KEY: key}, timeout=20)
                 except httpx.TransportError:
                     return False
                 assert reply.status_code in (202, 503), reply.text

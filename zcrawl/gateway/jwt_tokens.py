@@ -33,12 +33,12 @@ class JwtTokens:
     def __init__(self, config: GatewayJwtConfig) -> None:
         """ConfigError if the section is incomplete."""
         self._config = config
-        known = set(ALGORITHMS.values())
-        wrong = [name for name in config.algorithms if name not in known]
+        supported = set(ALGORITHMS.values())
+        wrong = [name for name in config.algorithms if name not in supported]
         if wrong or not config.algorithms:
             raise ConfigError(
                 f"gateway.jwt.algorithms has {', '.join(wrong) or 'nothing'}; "
-                f"use some of {', '.join(sorted(known))}"
+                f"use some of {', '.join(sorted(supported))}"
             )
         if not config.issuer or not config.audience:
             raise ConfigError("gateway.jwt needs issuer and audience, or any token would count")

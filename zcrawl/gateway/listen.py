@@ -19,8 +19,8 @@ def listen(address: str) -> socket.socket:
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise UsageError(f"--http {address!r}: write host:port, e.g. 127.0.0.1:8080")
     try:
-        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
-        family, kind, protocol, _, place = found[0]
+        addresses = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+        family, kind, protocol, _, place = addresses[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)

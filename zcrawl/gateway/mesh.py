@@ -144,7 +144,7 @@ class Mesh:
         self._complaint = detail
 
     async def _keep_up(self) -> None:
-        found_at, told = float("-inf"), ""
+        found_at, last = float("-inf"), ""
         while True:
             now = time.monotonic()
             lost = self.silent_s > SILENT_S or not self._masters
@@ -152,9 +152,9 @@ class Mesh:
                 found_at = now
                 await self._look_for_masters()
             text = self._doing() if lost else ""
-            if text != told and (text or told):
+            if text != last:
                 self._log(GATEWAY_LINE, text or f"{self._leader} leads")
-            told = text
+            last = text
             await asyncio.sleep(LOOK_S)
 
     def _doing(self) -> str:

@@ -6,17 +6,26 @@ title and the remedy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from zcrawl.errors import StoreUnavailable, UnreachableError, UsageError, ZcrawlError
 from zcrawl.model.reasons import cluster as c
+from zcrawl.model.reasons.failure import INTERNAL_ERROR, SHELL_NOT_ALLOWED
 from zcrawl.model.reasons.reason import REASONS
+from zcrawl.model.reasons.usage import (
+    CODE_NOT_ALLOWED,
+    PATH_NOT_ALLOWED,
+    PRIVATE_NOT_ALLOWED,
+)
 from zcrawl.text.patterns import lazy_pattern
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_S: Final = 1.0
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 _STATUS: Final = {
     c.UNAUTHORIZED: 401,
@@ -33,12 +42,12 @@ _STATUS: Final = {
     c.BODY_TOO_LARGE: 413,
     c.TOO_MANY_SEEDS: 413,
     c.BAD_REQUEST: 422,
-    "private_not_allowed": 403,
-    "code_not_allowed": 403,
-    "shell_not_allowed": 403,
-    "path_not_allowed": 403,
+    PRIVATE_NOT_ALLOWED: 403,
+    CODE_NOT_ALLOWED: 403,
+    SHELL_NOT_ALLOWED: 403,
+    PATH_NOT_ALLOWED: 403,
     c.TOO_MANY_REQUESTS: 429,
-    "internal_error": 500,
+    INTERNAL_ERROR: 500,
     c.UNREACHABLE: 503,
     c.NO_LEADER: 503,
     c.NO_MASTER: 503,
@@ -73,10 +82,10 @@ class ProblemError(Exception):
         problem: ProblemBody,
         *,
         retry_after_s: float = 0.0,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] = _NONE,
     ) -> None:
         super().__init__(problem.detail)
-        self.problem, self.retry_after_s, self.headers = problem, retry_after_s, headers or {}
+        self.problem, self.retry_after_s, self.headers = problem, retry_after_s, dict(headers)
 
 
 def problem(code: str, detail: str, *, status: int = 0, field: str = "") -> ProblemError:
@@ -138,6 +147,6 @@ def of_body(text: str) -> ProblemError:
     """Return the problem of a body that msgspec does not accept; `text` is its message."""
     place, missing = _MSGSPEC_PLACE.search(text), _MISSING.search(text)
     parts = [match.group(1) for match in (place, missing) if match is not None and match.group(1)]
-    if "JSON is malformed" in text or "truncated" in text:
+    if "JSON is malformed" in text or "was truncated" in text:
         return problem(c.BAD_REQUEST, f"the body is not valid JSON: {text}", status=400)
     return bad_field(".".join(parts), text)

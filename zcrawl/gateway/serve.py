@@ -1,6 +1,6 @@
 """Run the gateway in this process: socket, uvicorn, and the line to the masters. Wiring only.
 
-Called by `zcrawl gateway`, and by `child` below `zcrawl up` and `zcrawl master`.
+Called by `start`, for `zcrawl gateway` and for the child of `zcrawl up` and `zcrawl master`.
 """
 
 from __future__ import annotations

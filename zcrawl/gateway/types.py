@@ -211,7 +211,7 @@ class Changed(_View, frozen=True):
 class RetryWish(_RequestBody, frozen=True):
     """Which failed requests to try again; without it, all."""
 
-    reason: Annotated[str, Meta(examples=["http_503"], max_length=NAME_MOST)] = ""
+    reason: Annotated[str, Meta(examples=["dns"], max_length=NAME_MOST)] = ""
     host: Annotated[int, Meta(description="id of a host; 0: all")] = 0
 
 

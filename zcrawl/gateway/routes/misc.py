@@ -1,4 +1,4 @@
-"""ProcessHealth of this process and of the cluster behind it, and the documents of the interface."""
+"""Health of this process and of the cluster behind it, and the documents of the interface."""
 
 from __future__ import annotations
 
