@@ -34,6 +34,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rules import (
+    KEY_REUSED_TEXT,
     MISSING_STATUSES,
     SEEDING,
     WORKER,
@@ -48,6 +49,7 @@ from zcrawl.store.rules import (
     max_pages_per_host_of,
     merge_cookies,
     result_gap,
+    same_key,
     submit_action,
 )
 from zcrawl.testing.store import idempotency as once
@@ -263,6 +265,9 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     repeated = _repeated(tables, command.request, command.only_owner)
     if repeated is not None:
         return repeated
+    first = same_key(command.request)
+    if first and any(request.startswith(first) for request in tables.answers):
+        return Submitted(0, 0, KEY_REUSED, [], [], None, why=KEY_REUSED_TEXT)
     job = _job_named(tables, command.name)
     if job is not None and command.mode == "new":
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
