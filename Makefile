@@ -151,7 +151,7 @@ $(VENV)/.installed: pyproject.toml zcrawl/parse/_tags.c | $(VENV)/.made
 
 $(VENV)/.installed-dev: pyproject.toml zcrawl/parse/_tags.c | $(VENV)/.made compiler
 	@echo "make: installing zcrawl and its tools into $(VENV)" >&2
-	@$(PIP) --config-settings editable_mode=compat -e '.[dev,cluster,console,content,parquet,s3,warc,web]'
+	@$(PIP) --config-settings editable_mode=compat -e '.[dev,cluster,console,content,gateway,parquet,s3,warc,web]'
 	@# By itself: playwright needs a newer greenlet than httpbin asks for (and never imports); pip
 	@# refuses both at once, and says so here.
 	@$(PIP) --config-settings editable_mode=compat -e '.[browser]'
