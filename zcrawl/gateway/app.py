@@ -11,16 +11,22 @@ from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 
 from zcrawl import __version__
+from zcrawl.gateway.hub import EventHub
 from zcrawl.gateway.principals import Principal
 from zcrawl.gateway.problem import MEDIA_TYPE, Problem, ProblemError
-from zcrawl.gateway.routes import misc
+from zcrawl.gateway.routes import events, items, misc, seeds
 from zcrawl.gateway.services import Services
 
-ROUTES = (*misc.ROUTES,)
+ROUTES = (*misc.ROUTES, *events.ROUTES, *items.ROUTES, *seeds.ROUTES)
 
 
 def make_app(services: Services) -> Litestar:
     """Return the application over this line to the cluster."""
+
+    hub = EventHub(services)
+
+    async def provide_hub() -> EventHub:
+        return hub
 
     async def provide_services() -> Services:
         return services
@@ -32,9 +38,11 @@ def make_app(services: Services) -> Litestar:
     return Litestar(
         route_handlers=[Router("/v1", route_handlers=list(ROUTES))],
         dependencies={
+            "hub": Provide(provide_hub),
             "services": Provide(provide_services),
             "principal": Provide(provide_principal),
         },
+        on_shutdown=[hub.close],
         exception_handlers={ProblemError: _show_problem},
         openapi_config=OpenAPIConfig(title="zcrawl", version=__version__, path="/v1/schema"),
         debug=False,

@@ -332,7 +332,9 @@ def test_items_in_order_are_those_of_one_run() -> None:
     """Without a run, or with a text to search for, `after` is refused."""
     story = leading(*urls(1))
     for args in ({"after": 0}, {"run": 1, "after": 0, "text": "x"}):
-        assert answer(story, "items", **args)["code"] == BAD_REQUEST
+        reply = story.ask("items", **args)
+        assert reply is not None
+        assert (reply.ok, reply.data["code"]) == (False, BAD_REQUEST)
 
 
 def test_the_published_snapshot_is_bounded_and_says_how_many_there_are() -> None:
