@@ -88,6 +88,8 @@ def _seed(line: bytes, number: int) -> str:
         value = msgspec.json.decode(line)
     except UnicodeDecodeError:
         raise BadLine(number, "is not UTF-8") from None
+    except RecursionError:
+        raise BadLine(number, "is nested too deep") from None
     except msgspec.DecodeError as error:
         raise BadLine(number, f"is not JSON: {error}") from None
     if isinstance(value, dict):
