@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 from litestar import Request, get
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, Parameter
 from litestar.response import Stream
 
 from zcrawl.errors import RefusedError
@@ -48,7 +48,7 @@ async def stream_events(
     job: Annotated[str, Parameter(description="id or name of a job")] = "",
     run: Annotated[int, Parameter(ge=0, description="number of a run")] = 0,
     kinds: Annotated[str, Parameter(description="for example run,node")] = "",
-    last_id: Annotated[str, Parameter(header="Last-Event-ID", max_length=100)] = "",
+    last_id: Annotated[str, HeaderParameter(name="Last-Event-ID", max_length=100)] = "",
 ) -> Stream:
     """Stream what happens from now on, or from the event that the client names."""
     chosen = frozenset(kind for kind in kinds.split(",") if kind)

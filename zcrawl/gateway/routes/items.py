@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from litestar import Request, Response, get
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import Parameter, QueryParameter
 from litestar.response import Stream
 
 from zcrawl.gateway.principals import Principal
@@ -40,7 +40,7 @@ async def read_items(
     run: Run,
     after: After = 0,
     limit: Limit = 100,
-    form: Annotated[str, Parameter(query="format", pattern="^(json|jsonl)?$")] = "",
+    form: Annotated[str, QueryParameter(name="format", pattern="^(json|jsonl)?$")] = "",
 ) -> Response[ItemPage] | Stream:
     """Return a page of items, or the stream of all of them."""
     await services.ask(principal, "run", {"run": run})  # no such run: 404
@@ -65,7 +65,7 @@ async def read_failed(
     after: After = 0,
     limit: Limit = 100,
     reason: Annotated[str, Parameter(max_length=100, description="only this reason")] = "",
-    form: Annotated[str, Parameter(query="format", pattern="^(json|jsonl)?$")] = "",
+    form: Annotated[str, QueryParameter(name="format", pattern="^(json|jsonl)?$")] = "",
 ) -> Response[FailedPage] | Stream:
     """Return a page of failed requests, or the stream of all of them."""
     await services.ask(principal, "run", {"run": run})

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from litestar import Request, post
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, Parameter
 
 from zcrawl.errors import RefusedError, UsageError
 from zcrawl.gateway.principals import Principal
@@ -49,7 +49,7 @@ async def add_seeds(
     ref: str,
     run: Annotated[int, Parameter(ge=0, description="number of a run; 0: the newest")] = 0,
     last: Annotated[bool, Parameter(description="no more seeds follow after this body")] = True,
-    key: Annotated[str, Parameter(header="Idempotency-Key", max_length=200)] = "",
+    key: Annotated[str, HeaderParameter(name="Idempotency-Key", max_length=200)] = "",
 ) -> SeedsAdded:
     """Send the body's seeds to the leader; return how many were new."""
     args: dict[str, Any] = {"ref": ref} | ({"run": run} if run else {})
