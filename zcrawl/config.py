@@ -165,6 +165,33 @@ class ConsoleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clusters: dict[str, str] = {}  # name → a configuration file or a data folder
 
 
+class GatewayJwtConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """JSON Web Tokens that the gateway accepts beside its own tokens."""
+
+    keys: str = ""  # a JWKS: a file, or an https URL; empty: no JWT is accepted
+    issuer: str = ""  # `iss` of each token
+    audience: str = ""  # one of its `aud`
+    algorithms: tuple[str, ...] = ("EdDSA", "RS256")  # of these and HS256
+    user_claim: str = "sub"  # has the name of the user
+    role_claim: str = "zcrawl_role"  # has viewer, submitter, operator or admin; a list is allowed
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The REST gateway of this machine."""
+
+    http: str = ""  # host:port of `zcrawl gateway`; port 0: any free one
+    tls_cert: str = ""  # a PEM file with the chain; it is read again when it changes
+    tls_key: str = ""
+    insecure: bool = False  # allow an address that other machines can reach, without TLS
+    rate: float = 200.0  # requests per second of one user; 0: no limit
+    burst: int = 1_000  # requests that a user may send at once
+    connections: int = 2_000  # at the same time
+    max_body: int = 8_000_000  # bytes of a request; seeds are a stream without this limit
+    timeout: float = 30.0  # seconds for a request with its body
+    cors: tuple[str, ...] = ()  # origins whose pages may use it; empty: none
+    jwt: GatewayJwtConfig = GatewayJwtConfig()
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worker: WorkerConfig = WorkerConfig()
     data: DataConfig = DataConfig()
@@ -181,6 +208,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secrets: dict[str, SecretConfig] = {}
     standalone: StandaloneConfig = StandaloneConfig()
     console: ConsoleConfig = ConsoleConfig()
+    gateway: GatewayConfig = GatewayConfig()
 
     @property
     def is_cluster(self) -> bool:
@@ -242,7 +270,7 @@ def all_keys() -> list[str]:
     return [key for key in keys.dotted_keys(Config) if key != SECRETS]
 
 
-_INNER: Final = ("worker.shell",)  # sections within sections
+_INNER: Final = ("worker.shell", "gateway.jwt")  # sections within sections
 _LISTS: Final = (
     "cluster.masters",
     "database.urls",
@@ -252,6 +280,8 @@ _LISTS: Final = (
     "worker.tls_files",
     "worker.shell.env",
     "worker.shell.folders",
+    "gateway.cors",
+    "gateway.jwt.algorithms",
 )
 _TABLES: Final = ("tasks.label_limits",)  # name=value in a variable
 _COMMANDS: Final = ("worker.shell.allow",)  # lists whose entries have spaces

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -28,6 +28,7 @@ class Heard(msgspec.Struct, frozen=True):
     missed: int = 0  # messages that a slow reader did not get before this one
 
 
+@runtime_checkable  # litestar looks
 class Services(Protocol):
     """The line to the cluster. `gateway.mesh` implements it; tests replace it."""
 

@@ -82,16 +82,21 @@ class MeshClient:
         self._mesh.close()
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
-        request = ClientRequest(secrets.token_hex(16), op, args, by=self._by)
+        return await self.send(ClientRequest(secrets.token_hex(16), op, args, by=self._by))
+
+    async def send(self, request: ClientRequest) -> dict[str, Any]:
+        """Return the answer to a request. Another one with the same id must not be under way."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._give_up_s
         why, code = "", None
         while True:
+            master = self._mesh.master
             reply = await self._once(request, min(ASK_AGAIN_S, deadline - loop.time()))
             if reply is None:
                 if self._mesh.complaint:  # otherwise keep the earlier one
                     why, code = self._mesh.complaint, None
-                self._mesh.next_master()
+                if self._mesh.master == master:  # another request may have left it already
+                    self._mesh.next_master()
             elif reply.ok or reply.data.get("code") not in TRY_AGAIN_PAUSES_S:
                 return answer(reply)
             else:

@@ -195,6 +195,12 @@ class EmbeddedCluster:
         # The workers end first, so that the master still receives their reports.
         stack.push_async_callback(self._stop_workers)
 
+    @property
+    def log(self) -> EventLog:
+        """The log of the data folder, while the cluster runs."""
+        assert self._log is not None
+        return self._log
+
     async def ensure_workers(self) -> None:
         """Start the worker processes, unless they were started."""
         if self._spare is not None:

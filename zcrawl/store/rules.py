@@ -39,6 +39,9 @@ from zcrawl.submit.schedule import check_parents, parents_of
 MAX_COOKIE_BYTES: Final = 60_000  # of a run; fits a BLOB of every database
 MOST_ACTIONS = 5  # actions of a run that are shown
 SEEDING = "add_seeds"  # a part of a submission, so it is not shown as an action
+# A request with an Idempotency-Key: prefix, hash of user and key, colon, hash of the body.
+KEYED: Final = "key:"
+KEY_REUSED_TEXT: Final = "this Idempotency-Key was used for a request with another body"
 WORKER: Final = "worker"  # the kind of the tallies that count a worker's share of a run
 # Limits of the stored examples of a run: requests per reason, and reasons per kind (failed,
 # skipped, rejected).
@@ -363,3 +366,9 @@ def merge_cookies(kept: bytes, host: str, cookies: bytes) -> bytes:
         del hosts[next(iter(hosts))]
         data = msgspec.json.encode(hosts)
     return data
+
+
+def same_key(request: str) -> str:
+    """Return the part of a request's id that repeats with the same Idempotency-Key have in common;
+    empty: it has no key."""
+    return request[: request.rindex(":") + 1] if request.startswith(KEYED) else ""

@@ -13,6 +13,12 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
+from zcrawl.cli.commands.gateway import (
+    http_option,
+    open_listener,
+    supervised_gateway,
+    tell_address,
+)
 from zcrawl.cli.labels import label_option, with_labels
 from zcrawl.errors import ConfigError, UsageError
 from zcrawl.model.log_event import RELOAD_REFUSED
@@ -26,8 +32,11 @@ if TYPE_CHECKING:
 @click.command("master", cls=Command)
 @click.option("--id", "node", metavar="ID", help="This node's name. [default: the host's]")
 @click.option("--create-database", is_flag=True, help="Make the database if it is missing.")
+@http_option
 @common
-def master_command(settings: Settings, node: str | None, create_database: bool) -> int:
+def master_command(
+    settings: Settings, node: str | None, create_database: bool, http: str | None
+) -> int:
     """Run a master of a cluster.
 
     Masters find each other and elect a leader through Consul; all state is in the database. Any
@@ -56,13 +65,17 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
             read=lambda: settings.again(node),
             files=settings.config_files(),
         )
-        return await _run_until_signal(
-            master.run,
-            master.reload,
-            even_if_stuck=True,
-        )
+        async with supervised_gateway(listener, settings, log, data=None):
+            return await run_until_signal(
+                master.run,
+                master.reload,
+                even_if_stuck=True,
+            )
 
     warning = make_folder(settings.data)
+    listener = open_listener(http) if http else None
+    if listener is not None:
+        tell_address(listener, settings)
     return run_async(run())
 
 
@@ -120,7 +133,7 @@ def worker_command(
             closed=settings.config_files(),
             read=lambda: with_labels(settings.again(node), labels),
         )
-        return await _run_until_signal(worker.run, worker.reload)
+        return await run_until_signal(worker.run, worker.reload)
 
     settings.require_cluster()
     warning = make_folder(settings.data)
@@ -164,7 +177,7 @@ def _standalone(
         begin_workers=False,
     )
     return run_async(
-        _run_until_signal(
+        run_until_signal(
             lambda stop: role.run(cluster, prepared, stop),
             lambda: _reload(settings, role.reload, log),
         )
@@ -181,7 +194,7 @@ def _reload(settings: Settings, reload: Callable[[Config], None], log: EventLog)
     reload(config)
 
 
-async def _run_until_signal(
+async def run_until_signal(
     run: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
     reload: Callable[[], None],
     *,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +15,7 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
+from zcrawl.cli.commands.gateway import address_of, http_option, open_listener, supervised_gateway
 from zcrawl.cli.labels import label_option, with_labels
 
 if TYPE_CHECKING:
@@ -29,8 +32,11 @@ TERMINAL: Final = "/dev/tty"  # that of this process; it cannot be opened when i
 @click.command("up", cls=Command)
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
 @label_option
+@http_option
 @common
-def up_command(settings: Settings, workers: int | None, labels: tuple[str, ...]) -> int:
+def up_command(
+    settings: Settings, workers: int | None, labels: tuple[str, ...], http: str | None
+) -> int:
     """Run a cluster on this machine that accepts jobs.
 
     It continues jobs that were running, and stays until Ctrl-C or SIGTERM. A changed configuration
@@ -40,16 +46,23 @@ def up_command(settings: Settings, workers: int | None, labels: tuple[str, ...])
     from zcrawl.runtime.loop import run_async
 
     output.note_if(make_folder(settings.data))
-    return run_async(_stay_up(settings, settings.workers(workers), labels))
+    listener = open_listener(http) if http else None
+    return run_async(_stay_up(settings, settings.workers(workers), labels, listener))
 
 
-async def _stay_up(settings: Settings, workers: int, labels: tuple[str, ...]) -> int:
+async def _stay_up(
+    settings: Settings,
+    workers: int,
+    labels: tuple[str, ...],
+    listener: socket.socket | None,
+) -> int:
     import msgspec
 
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import DRAIN_TIMEOUT_S
     from zcrawl.cli.interrupt import Interrupt
     from zcrawl.roles.embedded import EmbeddedCluster
+    from zcrawl.roles.place import LOG
 
     with Interrupt(lambda: "stopped at once; nothing that was committed is lost") as interrupt:
         cluster = EmbeddedCluster(
@@ -64,14 +77,29 @@ async def _stay_up(settings: Settings, workers: int, labels: tuple[str, ...]) ->
             lambda: with_labels(settings.again(None), labels),
             settings.config_files(),
         )
-        async with cluster:
+        async with cluster, contextlib.AsyncExitStack() as stack:
             _on_hangup(cluster.reload, interrupt)
+            await stack.enter_async_context(
+                supervised_gateway(
+                    listener,
+                    settings,
+                    cluster.log,
+                    data=settings.data,
+                    log_file=settings.data / LOG,
+                )
+            )
             snapshot = await _joined(cluster, workers, interrupt)
             if settings.json:
-                output.print_json(msgspec.to_builtins(snapshot))
+                url = address_of(listener, settings) if listener is not None else None
+                output.print_json(
+                    msgspec.to_builtins(snapshot) | ({"http": url} if url is not None else {})
+                )
             else:
                 for line in describe(snapshot, str(settings.data)):
                     output.note(line)
+                if listener is not None:
+                    url = address_of(listener, settings)
+                    output.note(f"HTTP on {url}; routes: {url}/v1/docs")
             await interrupt.requested.wait()
             running = sum(run.in_flight for run in cluster.snapshot().runs)
             output.note(f"finishing {running} requests in flight; Ctrl-C again stops now")

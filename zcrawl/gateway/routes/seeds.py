@@ -28,7 +28,7 @@ from zcrawl.gateway.stream_types import SeedsAdded
 from zcrawl.model.reasons.cluster import BAD_REQUEST, RUN_ENDED
 from zcrawl.model.reasons.usage import NO_SEEDS
 
-QUIET_S: Final = 30.0  # a body that sends nothing for so long has broken off
+QUIET_S: Final = 10.0  # less than `limits.IDLE_S`, whose answer would not say how to go on
 AGAIN: Final = "then send the whole body again with the same Idempotency-Key"
 
 

@@ -88,6 +88,31 @@ NO_SUCH_HOST: Final = refusal(
 NO_SUCH_TAG: Final = refusal(
     "no_such_tag", "No active job has this tag.", "`zcrawl jobs` shows the tags."
 )
+KEY_REUSED: Final = refusal(
+    "key_reused",
+    "The Idempotency-Key was used before, for a request with another body.",
+    "Use a new key for each new request, and the same one only to repeat it.",
+)
+UNAUTHORIZED: Final = refusal(
+    "unauthorized",
+    "The gateway does not know who sends this request.",
+    "Send `Authorization: Bearer TOKEN`; `zcrawl token create` makes a token.",
+)
+BODY_TOO_LARGE: Final = refusal(
+    "body_too_large",
+    "The body or the header of the HTTP request is longer than the gateway accepts.",
+    "Send seeds by POST /v1/jobs/ID/seeds, or raise gateway.max_body.",
+)
+BODY_TOO_SLOW: Final = refusal(
+    "body_too_slow",
+    "The HTTP request did not arrive, or was not answered, in time.",
+    "Send it again. gateway.timeout sets the time.",
+)
+NO_SUCH_ROUTE: Final = refusal(
+    "no_such_route",
+    "The gateway has no such path, or not for this method.",
+    "/v1/docs lists all routes.",
+)
 NAME_EXISTS: Final = refusal(
     "name_exists",
     "A job of this name exists.",

@@ -12,7 +12,7 @@ import msgspec
 from zcrawl.model.rows import RunRow
 from zcrawl.store.commands import ClientAction, Forget, Forgotten
 from zcrawl.store.queries import ActionRow, FindReply, FoundReply
-from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply
+from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply, same_key
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.jobs import deleted_without_runs, remove_job
 
@@ -27,6 +27,15 @@ def stored_reply(session: Session, request: str) -> bytes | None:
         return None
     job, run, reply = row
     return bytes(reply) if reply is not None else msgspec.json.encode({"job": job, "run": run})
+
+
+def is_key_reused(session: Session, request: str) -> bool:
+    """Return whether a client's key was used for another body."""
+    first = same_key(request)
+    if not first:
+        return False
+    select = "SELECT id FROM client_requests WHERE id >= ? AND id < ? LIMIT 1"
+    return session.fetch_row(select, (first, f"{first}~")) is not None
 
 
 def keep_request(

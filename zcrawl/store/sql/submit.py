@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
+from zcrawl.model.reasons.cluster import (
+    JOB_ARCHIVED,
+    KEY_REUSED,
+    NAME_EXISTS,
+    NO_SUCH_JOB,
+    RUN_ENDED,
+)
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import CANCELLED
 from zcrawl.model.reasons.usage import BAD_DEPENDENCY
@@ -25,6 +31,7 @@ from zcrawl.store.commands import (
     Submitted,
 )
 from zcrawl.store.rules import (
+    KEY_REUSED_TEXT,
     RECALLED,
     SEEDING,
     Beside,
@@ -39,7 +46,7 @@ from zcrawl.store.rules import (
     seeds_from_of,
 )
 from zcrawl.store.sql.dialects.dialect import Session
-from zcrawl.store.sql.idempotency import keep_request
+from zcrawl.store.sql.idempotency import is_key_reused, keep_request
 from zcrawl.store.sql.jobs import create_job, job_named, job_names, load_job, save_held, store_spec
 from zcrawl.store.sql.rows import (
     Admission,
@@ -60,6 +67,8 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     repeated = _repeated(session, command.request)
     if repeated is not None:
         return repeated
+    if is_key_reused(session, command.request):
+        return Submitted(0, 0, KEY_REUSED, [], [], None, why=KEY_REUSED_TEXT)
     job = job_named(session, command.name)
     if job is not None and command.mode == "new":
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)

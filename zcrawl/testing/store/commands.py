@@ -8,7 +8,13 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.errors import StoreDataError
-from zcrawl.model.reasons.cluster import JOB_ARCHIVED, NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
+from zcrawl.model.reasons.cluster import (
+    JOB_ARCHIVED,
+    KEY_REUSED,
+    NAME_EXISTS,
+    NO_SUCH_JOB,
+    RUN_ENDED,
+)
 from zcrawl.model.reasons.failure import NO_PARENT_RUN
 from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.reasons.usage import BAD_DEPENDENCY
@@ -26,6 +32,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rules import (
+    KEY_REUSED_TEXT,
     MISSING_STATUSES,
     SEEDING,
     WORKER,
@@ -40,6 +47,7 @@ from zcrawl.store.rules import (
     max_pages_per_host_of,
     merge_cookies,
     result_gap,
+    same_key,
 )
 from zcrawl.testing.store.firing import cancel_replaced, job_names, start_run
 from zcrawl.testing.store.intents import wishes
@@ -251,6 +259,9 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     repeated = _repeated(tables, command.request)
     if repeated is not None:
         return repeated
+    first = same_key(command.request)
+    if first and any(request.startswith(first) for request in tables.answers):
+        return Submitted(0, 0, KEY_REUSED, [], [], None, why=KEY_REUSED_TEXT)
     job = _job_named(tables, command.name)
     if job is not None and command.mode == "new":
         return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
