@@ -32,7 +32,7 @@ def gateway(data: Path, port: int = 0) -> Iterator[str]:
 
     def answers() -> bool:
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{url}/readyz").status_code == 200
+            return httpx.get(f"{url}/v1/readyz").status_code == 200
         return False
 
     try:

@@ -189,6 +189,8 @@ class EventHub:
 
     def _start(self) -> None:
         if not self._tasks:
+            if self._services.snapshot is not None:  # what changes from now on is an event
+                self._changes.see(self._services.snapshot)
             loop = asyncio.get_running_loop()
             parts = (self._hear(), self._tick(), self._look_up())
             self._tasks = [loop.create_task(part) for part in parts]
