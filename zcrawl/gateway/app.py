@@ -31,6 +31,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from zcrawl import __version__
 from zcrawl.config import GatewayConfig
 from zcrawl.errors import ZcrawlError
+from zcrawl.gateway.hub import EventHub
 from zcrawl.gateway.limits import RequestRates
 from zcrawl.gateway.principals import Principal
 from zcrawl.gateway.problem import (
@@ -42,12 +43,21 @@ from zcrawl.gateway.problem import (
     of_error,
     problem,
 )
-from zcrawl.gateway.routes import jobs, misc, nodes, runs, schedules
+from zcrawl.gateway.routes import events, items, jobs, misc, nodes, runs, schedules, seeds
 from zcrawl.gateway.services import Services
 from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_ROUTE
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 
-ROUTES = (*jobs.ROUTES, *runs.ROUTES, *schedules.ROUTES, *nodes.ROUTES, *misc.ROUTES)
+ROUTES = (
+    *jobs.ROUTES,
+    *runs.ROUTES,
+    *schedules.ROUTES,
+    *nodes.ROUTES,
+    *misc.ROUTES,
+    *events.ROUTES,
+    *items.ROUTES,
+    *seeds.ROUTES,
+)
 AnyRequest = Request[Any, Any, State]
 _LOG = logging.getLogger("zcrawl.gateway")
 
@@ -68,6 +78,11 @@ def make_app(services: Services, config: GatewayConfig | None = None) -> Litesta
         rates.take(principal)
         connection.scope["state"]["principal"] = principal
 
+    hub = EventHub(services)
+
+    async def provide_hub() -> EventHub:
+        return hub
+
     async def provide_services() -> Services:
         return services
 
@@ -81,9 +96,11 @@ def make_app(services: Services, config: GatewayConfig | None = None) -> Litesta
         route_handlers=[Router("/v1", route_handlers=list(ROUTES))],
         guards=[admit],
         dependencies={
+            "hub": Provide(provide_hub),
             "services": Provide(provide_services),
             "principal": Provide(provide_principal),
         },
+        on_shutdown=[hub.close],
         exception_handlers={
             ProblemError: _show_problem,
             ZcrawlError: _show_error,

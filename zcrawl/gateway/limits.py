@@ -16,6 +16,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zcrawl.config import GatewayConfig
+from zcrawl.gateway.cutting import TRANSPORT
 from zcrawl.gateway.principals import Principal
 from zcrawl.gateway.problem import MEDIA_TYPE, ProblemError, problem
 from zcrawl.mesh.border import Allowance, Buckets
@@ -29,7 +30,7 @@ HEADER_MOST: Final = 32_768  # bytes
 HEADER_S: Final = 10.0  # for a whole header, also of the next request on a connection
 IDLE_S: Final = 15.0  # between two parts of a streamed body
 # Paths whose body or answer is a stream: they keep to limits of their own.
-STREAMED: Final = ("/seeds", "/events", "/items")
+STREAMED: Final = ("/seeds", "/events", "/items", "/failed")
 _SAFE: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -177,6 +178,7 @@ class LimitedProtocol(HttpToolsProtocol):
     connections_most = 2_000  # set by `serve`
 
     def connection_made(self, transport: Any) -> None:
+        self.app_state = {**self.app_state, TRANSPORT: transport}  # `cutting` ends it
         super().connection_made(transport)
         self._header_bytes = 0
         self._in_body = False

@@ -170,10 +170,6 @@ class RunsPage(_Page, frozen=True):
     runs: list[RunProgress] = []
 
 
-class FailedPage(_Page, frozen=True):
-    rows: list[dict[str, Any]] = []
-
-
 class JobChange(_RequestBody, frozen=True):
     """What to change. Pace and limits count for the live run; the other keys, with a new version
     of the job, also for later runs."""

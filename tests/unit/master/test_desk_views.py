@@ -15,6 +15,7 @@ from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.snapshot import published
 from zcrawl.mesh.messages import Event, Reply
 from zcrawl.model.host import Manner
+from zcrawl.model.reasons.cluster import BAD_REQUEST
 from zcrawl.model.snapshot import ClusterSnapshot, LiveRunView, WorkerView
 from zcrawl.model.spec import Politeness, Scope
 
@@ -311,6 +312,29 @@ def test_items_can_be_read_by_any_master() -> None:
         story.report(result_of(assignment))
     assert len(answer(story, "items", run=1, limit=2)["rows"]) == 2
     assert answer(story, "items", text="nowhere")["rows"] == []
+
+
+def test_items_of_a_run_can_be_read_in_order() -> None:
+    """`after` gives the oldest first, page by page, and each item once."""
+    story = leading(*urls(3))
+    for assignment in story.assigned():
+        story.report(result_of(assignment))
+    first = answer(story, "items", run=1, after=0, limit=2)
+    second = answer(story, "items", run=1, after=first["last"], limit=2)
+    assert (first["more"], second["more"]) == (True, False)
+    ids = [row["id"] for row in [*first["rows"], *second["rows"]]]
+    newest_first = answer(story, "items", run=1)["rows"]
+    assert ids == sorted(row["id"] for row in newest_first)
+    assert answer(story, "items", run=1, after=second["last"])["rows"] == []
+
+
+def test_items_in_order_are_those_of_one_run() -> None:
+    """Without a run, or with a text to search for, `after` is refused."""
+    story = leading(*urls(1))
+    for args in ({"after": 0}, {"run": 1, "after": 0, "text": "x"}):
+        reply = story.ask("items", **args)
+        assert reply is not None
+        assert (reply.ok, reply.data["code"]) == (False, BAD_REQUEST)
 
 
 def test_the_published_snapshot_is_bounded_and_says_how_many_there_are() -> None:

@@ -1,18 +1,17 @@
-"""Runs: list, show, cancel, retry, and the requests that failed."""
+"""Runs: list, show, cancel, retry."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from litestar import Response, get, post
 from litestar.params import Parameter
 
 from zcrawl.gateway.principals import Principal
-from zcrawl.gateway.problem import bad_field
 from zcrawl.gateway.routes.jobs import Cursor, Limit, act, shown
 from zcrawl.gateway.routes.reading import HttpRequest, answer, as_of, offset_of, view
 from zcrawl.gateway.services import Services
-from zcrawl.gateway.types import Changed, FailedPage, JobView, RetryWish, RunProgress, RunsPage
+from zcrawl.gateway.types import Changed, JobView, RetryWish, RunProgress, RunsPage
 
 Number = Annotated[int, Parameter(ge=1, description="number of the run")]
 
@@ -58,26 +57,4 @@ async def retry_run(
     return await act(services, principal, str(job), "retry", run, data)
 
 
-@get("/runs/{run:int}/failed", tags=["runs"], summary="List failed requests")
-async def read_failed(
-    request: HttpRequest,
-    run: Number,
-    principal: Principal,
-    services: Services,
-    reason: Annotated[str | None, Parameter(max_length=255)] = None,
-    host: Annotated[int | None, Parameter(ge=1, description="id of a host")] = None,
-    cursor: Cursor = None,
-    limit: Limit = 100,
-) -> Response[FailedPage]:
-    """List the requests that failed, with what happened where it was kept."""
-    args: dict[str, Any] = {"run": run, "after": offset_of(cursor), "limit": limit}
-    args |= {"reason": reason or "", "host": host or 0}
-    data = await services.ask(principal, "failed", args)
-    rows = data["rows"]
-    last = rows[-1].get("seq") if len(rows) == limit else None
-    if rows and "seq" not in rows[-1] and len(rows) == limit:
-        raise bad_field("cursor", "this master cannot page")
-    return answer(request, FailedPage(f"o{last}" if last else None, as_of(data), rows))
-
-
-ROUTES = [list_runs, read_run, cancel_run, retry_run, read_failed]
+ROUTES = [list_runs, read_run, cancel_run, retry_run]

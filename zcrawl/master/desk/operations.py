@@ -163,12 +163,13 @@ declare(
     "items",
     _RUN,
     Argument("before", Type.INTEGER, default=0, about="id; 0: the newest"),
+    Argument("after", Type.INTEGER, about="id; oldest first from there, of one run, without text"),
     Argument("text", Type.TEXT, default=""),
     _LIMIT,
     right=Right.VIEWER,
     repeat=Repeat.READ,
     handler=FromDatabase(lambda reads: reads.find_items, lambda reads: reads.items_answer),
-    answer="rows, newest first; last, more",
+    answer="rows, newest first, or oldest first with `after`; last, more",
 )
 declare(
     "failed",

@@ -29,8 +29,11 @@ from zcrawl.store.queries import (
     Failures,
     FindItems,
     FindJob,
+    FoundItem,
     FoundItems,
     HistoryPoints,
+    ItemRow,
+    Items,
     JobList,
     JobRow,
     JobVersions,
@@ -40,6 +43,7 @@ from zcrawl.store.queries import (
     ReadChain,
     ReadFailed,
     ReadHistory,
+    ReadItems,
     ReadRuns,
     ReadVersions,
     RunRows,
@@ -62,6 +66,7 @@ from zcrawl.telemetry.views import (
 )
 
 MOST_ROWS = 500
+MOST_ITEM_BYTES = 4_000_000  # of items in one answer, oldest first
 MOST_RESULT_BYTES = 1_000_000  # of failed tasks in one answer; `zcrawl export` has all
 Live = Callable[[int], LiveRun | None]
 Answer = dict[str, Any] | Query  # the reply, or the next question
@@ -174,12 +179,20 @@ class DatabaseReads(PeopleReads):
         return {"versions": versions_view(pending.job, outcome.rows)}
 
     def find_items(self, args: Arguments) -> Query:
+        if args.get("after") is not None:
+            run = wanted_run(args)
+            if run is None or args.text("text") or args.integer("before"):
+                text = "`after` needs the number of a run, and excludes `before` and `text`"
+                raise RefusedError(text, code=BAD_REQUEST)
+            return ReadItems(run, args.integer("after"), _limit(args))
         before = args.integer("before") or NEWEST
         return FindItems(wanted_run(args), before, _limit(args), args.text("text"))
 
     def items_answer(
         self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
     ) -> Answer:
+        if isinstance(outcome, Items):
+            outcome = _in_order(outcome.rows, pending.args)
         assert isinstance(outcome, FoundItems)
         rows = [
             {"id": row.id, "run": row.run, "data": row.data.decode(errors="replace")}
@@ -239,6 +252,19 @@ def _listed(job: JobRow, live: Live, utc: float, defaults: ScheduleDefaults) -> 
 def wanted_run(args: Arguments) -> int | None:
     """The number of the run that a request names; None: the newest of its job."""
     return None if args.get("run") is None else args.integer("run")
+
+
+def _in_order(rows: list[ItemRow], args: Arguments) -> FoundItems:
+    """Return the items of a run, oldest first, as many as fit into one answer; at least one."""
+    items: list[FoundItem] = []
+    run, room = args.integer("run"), MOST_ITEM_BYTES
+    for row in rows:
+        room -= len(row.data)
+        if items and room < 0:
+            break
+        items.append(FoundItem(row.id, run, row.data))
+    last = items[-1].id if items else args.integer("after")
+    return FoundItems(items, last, len(items) < len(rows) or len(rows) == _limit(args))
 
 
 def _failed(rows: list[FailedRow]) -> list[dict[str, Any]]:

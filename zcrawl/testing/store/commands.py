@@ -10,6 +10,7 @@ import msgspec
 from zcrawl.errors import StoreDataError
 from zcrawl.model.reasons.cluster import (
     JOB_ARCHIVED,
+    KEY_REUSED,
     NAME_EXISTS,
     NO_SUCH_JOB,
     NOT_OWNER,
