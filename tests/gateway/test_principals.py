@@ -26,11 +26,11 @@ class Masters:
     """Answers `authenticate` as masters with one token do."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.open = False
 
     async def authenticate(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append(args)
+        self.requests.append(args)
         if args["prefix"] == "" and self.open:
             return {"open": True}
         if args["prefix"] != "zc_ab12cd34":
@@ -46,8 +46,8 @@ async def test_a_token_becomes_its_user_and_never_leaves_as_it_is() -> None:
         principal = await principals.find(f"Bearer {TOKEN}", "192.0.2.1")
     assert (principal.name, principal.role, principal.rights) == ("ann", "submitter", ("code",))
     assert principal.through == "token zc_ab12cd34"
-    assert len(masters.asked) == 1
-    assert TOKEN not in json.dumps(masters.asked)
+    assert len(masters.requests) == 1
+    assert TOKEN not in json.dumps(masters.requests)
 
 
 @pytest.mark.parametrize(
