@@ -53,10 +53,10 @@ class Up:
         return done.stdout
 
     def processes(self) -> list[int]:
-        found = [self.process.pid]
-        for pid in found:
-            found += children(pid)
-        return found
+        pids = [self.process.pid]
+        for pid in pids:
+            pids += children(pid)
+        return pids
 
     def job(self) -> dict[str, Any]:
         text = self.run("job", "echo", "--json")

@@ -29,14 +29,14 @@ def leader(
     return story.elect(alone=store is None)
 
 
-def told(story: LeaderStory, op: str, **args: Any) -> dict[str, Any]:
+def answer(story: LeaderStory, op: str, **args: Any) -> dict[str, Any]:
     reply = story.ask(op, f"{op}-{next(NUMBERS)}", **args)
     assert reply is not None
     return {**reply.data, "ok": reply.ok}
 
 
 def store_api(story: LeaderStory, value: str = VALUE) -> dict[str, Any]:
-    return told(story, "secret_set", secret="API", value=value, hosts=["a.test"])
+    return answer(story, "secret_set", secret="API", value=value, hosts=["a.test"])
 
 
 def configs(story: LeaderStory, worker: str) -> list[RunConfig]:
@@ -44,7 +44,7 @@ def configs(story: LeaderStory, worker: str) -> list[RunConfig]:
 
 
 def why(story: LeaderStory) -> str:
-    return str(told(story, "job", ref="job")["reason"])
+    return str(answer(story, "job", ref="job")["reason"])
 
 
 def test_a_worker_gets_a_secret_only_with_a_run_that_names_it() -> None:
@@ -74,7 +74,7 @@ def test_a_run_waits_for_a_missing_secret_and_goes_on_when_it_comes() -> None:
     store_api(story)
     story.wait(5, each=story.beat)
     assert story.assigned()
-    told(story, "secret_delete", secret="API")
+    answer(story, "secret_delete", secret="API")
     assert why(story).startswith("no_such_secret: ")
 
 
@@ -98,7 +98,7 @@ def test_without_encrypted_connections_nothing_is_taken_or_sent() -> None:
     first.submit(*urls(1), of=JOB)
     story = leader(OLD, store=first.store, me="m2", private=False)
     assert store_api(story)["code"] == "secret_needs_keys"
-    again = told(story, "submit", spec=msgspec.to_builtins(JOB), mode="new", seeds=urls(1))
+    again = answer(story, "submit", spec=msgspec.to_builtins(JOB), mode="new", seeds=urls(1))
     assert again["code"] == "secret_needs_keys"
     story.join()
     story.wait(12, each=story.beat)
@@ -125,10 +125,10 @@ def test_a_rotation_seals_with_the_newest_key() -> None:
     first = leader(OLD)
     store_api(first)
     second = leader(OLD, NEW, store=first.store, me="m2")
-    rotated = told(second, "secret_rotate")
+    rotated = answer(second, "secret_rotate")
     assert rotated.get("rotated") == ["API"], rotated
     third = leader(NEW, store=first.store, me="m3")
-    (row,) = told(third, "secret_list")["secrets"]
+    (row,) = answer(third, "secret_list")["secrets"]
     assert (row["key"], row["problem"]) == (NEW.id, "")
 
 
@@ -136,7 +136,7 @@ def test_the_value_is_in_no_row_answer_event_or_log_line() -> None:
     """What the database has is sealed, and the stored answer and the audit have the name only."""
     story = leader(OLD)
     reply = store_api(story)
-    listed = told(story, "secret_list")
+    listed = answer(story, "secret_list")
     notes = repr(story.__dict__.get("notes", "")) + repr(story.leader.state.watch.__dict__)
     stored = repr(story.store.tables)
     assert "API" in stored
