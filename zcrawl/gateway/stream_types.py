@@ -27,7 +27,7 @@ class FailedRequest(msgspec.Struct, frozen=True):
     seq: int
     url: Annotated[str, Meta(examples=["https://example.org/missing"])]
     state: Annotated[str, Meta(examples=["dead"])]
-    reason: Annotated[str, Meta(examples=["http_404"])]
+    reason: str
     status: int
     attempts: int
     depth: int
