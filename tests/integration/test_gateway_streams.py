@@ -25,7 +25,7 @@ from zcrawl.client import AsyncClient, Client
 from zcrawl.client.errors import BadRequest, Conflict, NotFound, Unavailable
 from zcrawl.client.event_stream import StreamEvent
 from zcrawl.gateway import hub
-from zcrawl.gateway.changes import Change
+from zcrawl.gateway.changes import StateChange
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +113,9 @@ def test_errors_are_one_tree_with_code_field_and_remedy(client: Client) -> None:
         lambda: list(client.failed(999_999)),
         lambda: client.add_seeds("nobody", ["http://a.test/"]),
     ):
-        with pytest.raises(NotFound) as found:
+        with pytest.raises(NotFound) as missing:
             call()
-        assert found.value.code in ("no_such_job", "no_such_run")
+        assert missing.value.code in ("no_such_job", "no_such_run")
     with pytest.raises(BadRequest) as wrong:
         client.submit({"name": "x", "sedes": ["http://a.test/"]})
     assert wrong.value.field
@@ -229,11 +229,11 @@ def test_a_reader_that_never_reads_is_cut_off(
         reader.start()
         wait_until(lambda: len(hubs[0]._readers) == 2, 20)
         while len(hubs[0]._readers) == 2 and count < 2_000:  # more than all buffers hold
-            hubs[0].publish(Change("log", {"n": count, "text": "x" * 20_000}))
+            hubs[0].publish(StateChange("log", {"n": count, "text": "x" * 20_000}))
             count += 1
             time.sleep(0.005)
         wait_until(lambda: len(hubs[0]._readers) == 1, 20)
-        hubs[0].publish(Change("log", {"n": "last"}))
+        hubs[0].publish(StateChange("log", {"n": "last"}))
         reader.join(30)
         assert not reader.is_alive()
         sleeper.settimeout(20)

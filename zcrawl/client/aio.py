@@ -15,15 +15,15 @@ import httpx
 import msgspec
 
 from zcrawl.client import calls
-from zcrawl.client.calls import Call, Retries
+from zcrawl.client.calls import CallRetries, RestCall
 from zcrawl.client.errors import ApiError, Unavailable, error_of, unreachable
 from zcrawl.client.event_stream import EventParser, Lines, StreamEvent
-from zcrawl.gateway.stream_types import FailedRequest, Item, SeedsAdded
+from zcrawl.gateway.stream_types import FailedRequest, ItemRecord, SeedsAdded
 from zcrawl.gateway.types import Accepted, Changed, JobChange, JobSubmission, JobView, RetryWish
 from zcrawl.model.snapshot import ENDED
 
 T = TypeVar("T")
-S = TypeVar("S", Item, FailedRequest)
+S = TypeVar("S", ItemRecord, FailedRequest)
 JSON = "application/json"
 QUIET_S = 40.0  # an event stream speaks every 15 s
 
@@ -133,9 +133,9 @@ class AsyncClient:
 
     # ------------------------------------------------------------ streams
 
-    def items(self, run: int, after: int = 0) -> AsyncIterator[Item]:
+    def items(self, run: int, after: int = 0) -> AsyncIterator[ItemRecord]:
         """All items of a run, oldest first. A broken stream goes on after the last item."""
-        return self._rows(f"/v1/runs/{run}/items", after, Item, lambda item: item.id)
+        return self._rows(f"/v1/runs/{run}/items", after, ItemRecord, lambda item: item.id)
 
     def failed(self, run: int, after: int = 0) -> AsyncIterator[FailedRequest]:
         """All requests of a run that failed or were skipped."""
@@ -145,7 +145,7 @@ class AsyncClient:
         self, path: str, after: int, type_: type[S], number: Callable[[S], int]
     ) -> AsyncIterator[S]:
         decoder = msgspec.json.Decoder(type_)
-        retries = Retries(self._patience_s, time.monotonic())
+        retries = CallRetries(self._patience_s, time.monotonic())
         while True:
             lines = Lines()
             params = {"format": "jsonl", "after": str(after)}
@@ -161,7 +161,7 @@ class AsyncClient:
                         for line in lines.feed(data):
                             row = decoder.decode(line)
                             after = number(row)
-                            retries = Retries(self._patience_s, time.monotonic())
+                            retries = CallRetries(self._patience_s, time.monotonic())
                             yield row
                 return
             except (ApiError, httpx.TransportError) as error:
@@ -175,7 +175,7 @@ class AsyncClient:
         parser = EventParser()
         parser.last_id = last_id
         params = calls.params_of(job=job, run=run or "", kinds=kinds)
-        retries = Retries(self._patience_s, time.monotonic())
+        retries = CallRetries(self._patience_s, time.monotonic())
         while True:
             headers = {"Last-Event-ID": parser.last_id} if parser.last_id else {}
             parser.reconnect()
@@ -190,7 +190,7 @@ class AsyncClient:
                             answer.headers.get("retry-after", ""),
                         )
                     async for data in answer.aiter_bytes():
-                        retries = Retries(self._patience_s, time.monotonic())
+                        retries = CallRetries(self._patience_s, time.monotonic())
                         for event in parser.feed(data):
                             yield event
                 await asyncio.sleep(parser.retry_s)  # the gateway ended the stream
@@ -199,7 +199,7 @@ class AsyncClient:
 
     # ------------------------------------------------------------ one call
 
-    async def _do(self, call: Call[T], key: str = "", *, content: bytes | None = None) -> T:
+    async def _do(self, call: RestCall[T], key: str = "", *, content: bytes | None = None) -> T:
         """Send a call until it is answered. All tries have the same Idempotency-Key, so they act
         once."""
         headers = {} if call.method == "GET" else {"Idempotency-Key": key or secrets.token_hex(16)}
@@ -207,7 +207,7 @@ class AsyncClient:
             content, headers["Content-Type"] = msgspec.json.encode(call.body), JSON
         elif content is not None:
             headers["Content-Type"] = "application/x-ndjson"
-        retries = Retries(self._patience_s, time.monotonic())
+        retries = CallRetries(self._patience_s, time.monotonic())
         while True:
             try:
                 answer = await self._http.request(

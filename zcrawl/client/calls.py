@@ -1,7 +1,7 @@
 """The calls of the REST API, for both clients: what to send, and the type of the answer. Pure.
 
-`Call` is one request with its answer's type. `Retries` decides whether a failed call is sent
-again: after connection errors, 429 and 503, always with the same Idempotency-Key.
+`RestCall` is one request with the type of its answer. `CallRetries` decides whether a failed call is
+sent again: after connection errors, 429 and 503, always with the same Idempotency-Key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIRST_PAUSE_S: Final = 0.2
 MOST_PAUSE_S: Final = 5.0
 
 
-class Call(msgspec.Struct, Generic[T], frozen=True):
+class RestCall(msgspec.Struct, Generic[T], frozen=True):
     """One request of the API."""
 
     method: str
@@ -46,7 +46,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
         return value
 
 
-class Retries:
+class CallRetries:
     """When a call is sent again."""
 
     def __init__(self, patience_s: float, now: float) -> None:
@@ -94,37 +94,37 @@ def params_of(**values: Any) -> dict[str, str]:
 # ---------------------------------------------------------------- the calls
 
 
-def submit(body: JobSubmission) -> Call[Accepted]:
-    return Call("POST", "/v1/jobs", Accepted, body=body)
+def submit(body: JobSubmission) -> RestCall[Accepted]:
+    return RestCall("POST", "/v1/jobs", Accepted, body=body)
 
 
-def job(ref: str | int, run: int | None) -> Call[JobView]:
-    return Call("GET", f"/v1/jobs/{part(ref)}", JobView, params_of(run=run))
+def job(ref: str | int, run: int | None) -> RestCall[JobView]:
+    return RestCall("GET", f"/v1/jobs/{part(ref)}", JobView, params_of(run=run))
 
 
-def run(number: int) -> Call[JobView]:
-    return Call("GET", f"/v1/runs/{number}", JobView)
+def run(number: int) -> RestCall[JobView]:
+    return RestCall("GET", f"/v1/runs/{number}", JobView)
 
 
-def jobs(**filters: Any) -> Call[JobsPage]:
-    return Call("GET", "/v1/jobs", JobsPage, params_of(**filters))
+def jobs(**filters: Any) -> RestCall[JobsPage]:
+    return RestCall("GET", "/v1/jobs", JobsPage, params_of(**filters))
 
 
 def act(
     ref: str | int, action: str, run: int | None, wish: RetryWish | None = None
-) -> Call[Changed]:
+) -> RestCall[Changed]:
     path = f"/v1/jobs/{part(ref)}/{action}"
-    return Call("POST", path, Changed, params_of(run=run), wish)
+    return RestCall("POST", path, Changed, params_of(run=run), wish)
 
 
-def change(ref: str | int, body: JobChange) -> Call[Changed]:
-    return Call("PATCH", f"/v1/jobs/{part(ref)}", Changed, body=body)
+def change(ref: str | int, body: JobChange) -> RestCall[Changed]:
+    return RestCall("PATCH", f"/v1/jobs/{part(ref)}", Changed, body=body)
 
 
-def delete(ref: str | int, run: int | None) -> Call[Changed]:
-    return Call("DELETE", f"/v1/jobs/{part(ref)}", Changed, params_of(run=run))
+def delete(ref: str | int, run: int | None) -> RestCall[Changed]:
+    return RestCall("DELETE", f"/v1/jobs/{part(ref)}", Changed, params_of(run=run))
 
 
-def add_seeds(ref: str | int, run: int | None, *, last: bool) -> Call[SeedsAdded]:
+def add_seeds(ref: str | int, run: int | None, *, last: bool) -> RestCall[SeedsAdded]:
     path = f"/v1/jobs/{part(ref)}/seeds"
-    return Call("POST", path, SeedsAdded, params_of(run=run, last=last))
+    return RestCall("POST", path, SeedsAdded, params_of(run=run, last=last))

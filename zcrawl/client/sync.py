@@ -14,15 +14,15 @@ import httpx
 import msgspec
 
 from zcrawl.client import calls
-from zcrawl.client.calls import Call, Retries
+from zcrawl.client.calls import CallRetries, RestCall
 from zcrawl.client.errors import ApiError, Unavailable, error_of, unreachable
 from zcrawl.client.event_stream import EventParser, Lines, StreamEvent
-from zcrawl.gateway.stream_types import FailedRequest, Item, SeedsAdded
+from zcrawl.gateway.stream_types import FailedRequest, ItemRecord, SeedsAdded
 from zcrawl.gateway.types import Accepted, Changed, JobChange, JobSubmission, JobView, RetryWish
 from zcrawl.model.snapshot import ENDED
 
 T = TypeVar("T")
-S = TypeVar("S", Item, FailedRequest)
+S = TypeVar("S", ItemRecord, FailedRequest)
 JSON = "application/json"
 QUIET_S = 40.0  # an event stream speaks every 15 s
 
@@ -129,9 +129,9 @@ class Client:
 
     # ------------------------------------------------------------ streams
 
-    def items(self, run: int, after: int = 0) -> Iterator[Item]:
+    def items(self, run: int, after: int = 0) -> Iterator[ItemRecord]:
         """All items of a run, oldest first. A broken stream goes on after the last item."""
-        return self._rows(f"/v1/runs/{run}/items", after, Item, lambda item: item.id)
+        return self._rows(f"/v1/runs/{run}/items", after, ItemRecord, lambda item: item.id)
 
     def failed(self, run: int, after: int = 0) -> Iterator[FailedRequest]:
         """All requests of a run that failed or were skipped."""
@@ -141,7 +141,7 @@ class Client:
         self, path: str, after: int, type_: type[S], number: Callable[[S], int]
     ) -> Iterator[S]:
         decoder = msgspec.json.Decoder(type_)
-        retries = Retries(self._patience_s, time.monotonic())
+        retries = CallRetries(self._patience_s, time.monotonic())
         while True:
             lines = Lines()
             params = {"format": "jsonl", "after": str(after)}
@@ -157,7 +157,7 @@ class Client:
                         for line in lines.feed(data):
                             row = decoder.decode(line)
                             after = number(row)
-                            retries = Retries(self._patience_s, time.monotonic())
+                            retries = CallRetries(self._patience_s, time.monotonic())
                             yield row
                 return
             except (ApiError, httpx.TransportError) as error:
@@ -171,7 +171,7 @@ class Client:
         parser = EventParser()
         parser.last_id = last_id
         params = calls.params_of(job=job, run=run or "", kinds=kinds)
-        retries = Retries(self._patience_s, time.monotonic())
+        retries = CallRetries(self._patience_s, time.monotonic())
         while True:
             headers = {"Last-Event-ID": parser.last_id} if parser.last_id else {}
             parser.reconnect()
@@ -186,7 +186,7 @@ class Client:
                             answer.headers.get("retry-after", ""),
                         )
                     for data in answer.iter_bytes():
-                        retries = Retries(self._patience_s, time.monotonic())
+                        retries = CallRetries(self._patience_s, time.monotonic())
                         yield from parser.feed(data)
                 time.sleep(parser.retry_s)  # the gateway ended the stream
             except (ApiError, httpx.TransportError) as error:
@@ -194,7 +194,7 @@ class Client:
 
     # ------------------------------------------------------------ one call
 
-    def _do(self, call: Call[T], key: str = "", *, content: bytes | None = None) -> T:
+    def _do(self, call: RestCall[T], key: str = "", *, content: bytes | None = None) -> T:
         """Send a call until it is answered. All tries have the same Idempotency-Key, so they act
         once."""
         headers = {} if call.method == "GET" else {"Idempotency-Key": key or secrets.token_hex(16)}
@@ -202,7 +202,7 @@ class Client:
             content, headers["Content-Type"] = msgspec.json.encode(call.body), JSON
         elif content is not None:
             headers["Content-Type"] = "application/x-ndjson"
-        retries = Retries(self._patience_s, time.monotonic())
+        retries = CallRetries(self._patience_s, time.monotonic())
         while True:
             try:
                 answer = self._http.request(

@@ -22,7 +22,7 @@ GONE: Final = "gone"
 KEPT_ENDED: Final = 5_000  # runs whose end was published, so that it is published once
 
 
-class Change(msgspec.Struct, frozen=True):
+class StateChange(msgspec.Struct, frozen=True):
     """An event to publish. `job`, `run` and `name` are what clients filter by."""
 
     kind: str
@@ -42,7 +42,7 @@ class SeenRun(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Changes:
+class StateChanges:
     def __init__(self) -> None:
         self._begun = False
         self._leader = ("", 0)
@@ -51,7 +51,7 @@ class Changes:
         self._nodes: dict[tuple[str, str], str] = {}
         self.missing: dict[int, SeenRun] = {}  # they were alive, and are in no snapshot any more
 
-    def see(self, snapshot: PublishedSnapshot) -> list[Change]:
+    def see(self, snapshot: PublishedSnapshot) -> list[StateChange]:
         """Return what changed since the last snapshot."""
         changes = [
             *self._leader_change(snapshot),
@@ -67,7 +67,7 @@ class Changes:
         """Return what is known about a run, to say which job an event is about."""
         return self._runs.get(run) or self.missing.get(run)
 
-    def settle(self, run: int, state: str, reason: str) -> list[Change]:
+    def settle(self, run: int, state: str, reason: str) -> list[StateChange]:
         """Take in the answer about a missing run."""
         seen = self.missing.pop(run, None)
         if seen is None:
@@ -81,15 +81,15 @@ class Changes:
             return []
         return [_run_change(now, seen.state)]
 
-    def _leader_change(self, snapshot: PublishedSnapshot) -> list[Change]:
+    def _leader_change(self, snapshot: PublishedSnapshot) -> list[StateChange]:
         leader = (snapshot.leader, snapshot.epoch)
         if leader == self._leader:
             return []
         old, self._leader = self._leader[0], leader
         data = {"leader": snapshot.leader, "epoch": snapshot.epoch, "was": old}
-        return [Change(LEADER, data)]
+        return [StateChange(LEADER, data)]
 
-    def _node_changes(self, snapshot: PublishedSnapshot) -> list[Change]:
+    def _node_changes(self, snapshot: PublishedSnapshot) -> list[StateChange]:
         nodes = {(MASTER, master.id): master.role for master in snapshot.masters}
         for worker in snapshot.workers:
             deaf = " deaf" if worker.deaf else ""
@@ -107,8 +107,8 @@ class Changes:
             self._nodes = nodes
         return changes
 
-    def _run_changes(self, snapshot: PublishedSnapshot) -> list[Change]:
-        changes: list[Change] = []
+    def _run_changes(self, snapshot: PublishedSnapshot) -> list[StateChange]:
+        changes: list[StateChange] = []
         runs: dict[int, SeenRun] = {}
         for view in snapshot.runs:
             runs[view.run] = now = _seen(view)
@@ -136,9 +136,9 @@ def _seen(view: LiveRunView) -> SeenRun:
     return SeenRun(view.job, view.run, view.name, str(view.state), view.reason)
 
 
-def _run_change(now: SeenRun, was: str) -> Change:
-    return Change(RUN, msgspec.structs.asdict(now) | {"was": was}, now.job, now.run, now.name)
+def _run_change(now: SeenRun, was: str) -> StateChange:
+    return StateChange(RUN, msgspec.structs.asdict(now) | {"was": was}, now.job, now.run, now.name)
 
 
-def _node_change(node: tuple[str, str], state: str, was: str) -> Change:
-    return Change(NODE, {"node": node[1], "role": node[0], "state": state, "was": was})
+def _node_change(node: tuple[str, str], state: str, was: str) -> StateChange:
+    return StateChange(NODE, {"node": node[1], "role": node[0], "state": state, "was": was})

@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import RefusedError, UnreachableError
-from zcrawl.gateway.changes import RUN, Change, Changes
+from zcrawl.gateway.changes import RUN, StateChange, StateChanges
 from zcrawl.gateway.principals import Principal
 from zcrawl.gateway.services import PublishedMessage, Services
 from zcrawl.mesh.roles import KeyRole
@@ -43,7 +43,7 @@ FIRST: Final = b"retry: 1000\n: connected\n\n"
 HUB: Final = Principal("gateway", KeyRole.VIEWER, (), "gateway", "")
 
 
-class Frame(msgspec.Struct, frozen=True):
+class EventFrame(msgspec.Struct, frozen=True):
     """An event as it travels, with what clients filter by."""
 
     number: int
@@ -65,7 +65,7 @@ class Filter(msgspec.Struct, frozen=True):
     def is_open(self) -> bool:
         return self == Filter()
 
-    def lets_pass(self, frame: Frame) -> bool:
+    def lets_pass(self, frame: EventFrame) -> bool:
         if frame.kind == GAP:
             return True
         if self.kinds and frame.kind not in self.kinds:
@@ -110,11 +110,11 @@ class EventHub:
     ) -> None:
         self._services, self._clock = services, clock
         self._boot = boot or secrets.token_hex(6)
-        self._ring: deque[Frame] = deque()
+        self._ring: deque[EventFrame] = deque()
         self._bytes = 0
         self.number = 0  # of the newest event
         self.beats = 0
-        self._changes = Changes()
+        self._changes = StateChanges()
         self._moved = asyncio.Event()
         self._readers: set[EventReader] = set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -242,7 +242,9 @@ class EventHub:
     def take(self, message: PublishedMessage) -> None:
         """Put what was heard into the ring."""
         if message.missed:
-            self.publish(Change(GAP, {"missed": message.missed, "detail": "this gateway was slow"}))
+            self.publish(
+                StateChange(GAP, {"missed": message.missed, "detail": "this gateway was slow"})
+            )
         if message.snapshot is not None:
             for change in self._changes.see(message.snapshot):
                 self.publish(change)
@@ -251,10 +253,10 @@ class EventHub:
             run = fields.get("run", 0)
             seen = self._changes.job_of(run) if isinstance(run, int) and run else None
             if seen is None:
-                self.publish(Change(LOG, fields, run=run if isinstance(run, int) else 0))
+                self.publish(StateChange(LOG, fields, run=run if isinstance(run, int) else 0))
             else:
                 about: dict[str, Any] = {"job": seen.job, "job_name": seen.name}
-                self.publish(Change(LOG, fields | about, seen.job, seen.run, seen.name))
+                self.publish(StateChange(LOG, fields | about, seen.job, seen.run, seen.name))
 
     async def _look_up(self) -> None:
         while True:
@@ -276,12 +278,12 @@ class EventHub:
             for change in self._changes.settle(run, state, reason):
                 self.publish(change)
 
-    def publish(self, change: Change) -> None:
+    def publish(self, change: StateChange) -> None:
         """Encode an event once, for all clients."""
         self.number += 1
         name = change.kind
         data = _encoded(f"{self._boot}-{self.number}", name, msgspec.json.encode(change.data))
-        frame = Frame(self.number, data, name, change.job, change.run, change.name)
+        frame = EventFrame(self.number, data, name, change.job, change.run, change.name)
         self._ring.append(frame)
         self._bytes += len(data)
         while len(self._ring) > EVENTS_KEPT or self._bytes > BYTES_KEPT:

@@ -29,9 +29,9 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 _STATUS: Final = {
     c.UNAUTHORIZED: 401,
-    "bad_token": 401,
+    c.BAD_TOKEN: 401,
     c.FORBIDDEN: 403,
-    "not_owner": 403,
+    c.NOT_OWNER: 403,
     c.NO_SUCH_ROUTE: 404,
     c.NO_SUCH_JOB: 404,
     c.NO_SUCH_RUN: 404,

@@ -33,7 +33,7 @@ class BadLine(ValueError):
         self.line = line
 
 
-class SeedLines:
+class SeedBody:
     """Feed it with bytes; it gives chunks. It holds one chunk and one line."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ import gc
 import logging
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import uvicorn
 
@@ -22,14 +23,15 @@ from zcrawl.gateway.limits import Guarded, LimitedProtocol
 from zcrawl.gateway.listen import is_public
 from zcrawl.gateway.mesh import Mesh
 from zcrawl.gateway.principals import Principal, Principals
-from zcrawl.gateway.tls import ServerCertificate
 from zcrawl.mesh.ports import MeshLog
 from zcrawl.model.log_event import GATEWAY_LINE
 from zcrawl.roles.watching import WatchTarget
 from zcrawl.runtime import clock
+from zcrawl.runtime.certificate import ServerCertificate
 from zcrawl.runtime.loop import supervised
 
 CLOSE_S = 5  # for requests under way when it ends
+CERTIFICATE_LOOK_S = 1.0
 
 
 class MeshServices(Mesh):
@@ -71,7 +73,7 @@ async def serve(
     """Serve until `stop` is set. ConfigError if the address would be open to strangers."""
     clock.raise_file_limit()
     _take_logs(log)
-    tls = ServerCertificate(config, log) if config.tls_cert else None
+    tls = _certificate(config)
     if is_public(listener) and tls is None and not config.insecure:
         raise ConfigError(
             "gateway.http can be reached by other machines: set gateway.tls_cert and "
@@ -93,13 +95,13 @@ async def serve(
                 proxy_headers=False,
                 timeout_keep_alive=15,
                 timeout_graceful_shutdown=CLOSE_S,
-                ssl_certfile=config.tls_cert or None,
-                ssl_keyfile=config.tls_key or None,
             )
         )
+        following = None
         if tls is not None:
             server.config.load()
-            tls.follow(server.config)
+            server.config.ssl = tls.context
+            following = supervised(_follow(tls, log), "certificate", log)
         gc.freeze()
         stopping = supervised(_stop(server, stop), "stop", log)
         log(GATEWAY_LINE, f"serves http on {shown_address(listener)}")
@@ -107,8 +109,25 @@ async def serve(
             await server.serve(sockets=[listener])
         finally:
             stopping.cancel()
-            if tls is not None:
-                tls.close()
+            if following is not None:
+                following.cancel()
+
+
+def _certificate(config: GatewayConfig) -> ServerCertificate | None:
+    if not config.tls_cert:
+        return None
+    if not config.tls_key:
+        raise ConfigError("gateway.tls_cert needs gateway.tls_key")
+    names = ("gateway.tls_cert", "gateway.tls_key")
+    return ServerCertificate(Path(config.tls_cert), Path(config.tls_key), names)
+
+
+async def _follow(tls: ServerCertificate, log: MeshLog) -> None:
+    while True:
+        await asyncio.sleep(CERTIFICATE_LOOK_S)
+        if tls.poll():
+            kept = f"keeps the old certificate: {tls.error}"
+            log(GATEWAY_LINE, kept if tls.error else "uses the new certificate")
 
 
 async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Item(msgspec.Struct, frozen=True):
+class ItemRecord(msgspec.Struct, frozen=True):
     """An item of a run. `id` is what `after` takes."""
 
     id: Annotated[int, Meta(examples=[17])]
@@ -17,7 +17,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class ItemPage(msgspec.Struct, frozen=True):
-    items: list[Item]
+    items: list[ItemRecord]
     after: Annotated[int | None, Meta(description="for the next page; null: there is none now")]
 
 

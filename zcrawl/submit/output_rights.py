@@ -49,15 +49,24 @@ class OutputRights:
         self.owner = owner
         self.allow(allow)
 
+    @classmethod
+    def _of_others(cls, prefixes: tuple[OutputName, ...]) -> OutputRights:
+        rights = cls()
+        rights._prefixes = prefixes
+        return rights
+
     def allow(self, prefixes: tuple[str, ...]) -> None:
         """Use these prefixes from now on, also for files that are opened later."""
         self._prefixes = tuple(prefix_of(text) for text in prefixes)
 
-    def settle(self, spec: JobSpec, given: Any) -> tuple[str, str] | None:
+    def settle(self, spec: JobSpec, given: Any, *, by_owner: bool = True) -> tuple[str, str] | None:
         """Check the outputs of a job and the one that the request names; return the latter.
 
-        RefusedError: a path that is not allowed, or not a pair (path, format).
+        `by_owner`: no gateway submits for somebody else. RefusedError: a path that is not allowed,
+        or not a pair (path, format).
         """
+        if self.owner and not by_owner:
+            OutputRights._of_others(self._prefixes).settle(spec, given)
         for path, form in targets(spec.output, file_stem(spec.name)):
             if form != PLUGIN:
                 self._check(path, typed=False)

@@ -1,6 +1,6 @@
-"""Changes between snapshots become events."""
+"""StateChanges between snapshots become events."""
 
-from zcrawl.gateway.changes import Changes
+from zcrawl.gateway.changes import StateChanges
 from zcrawl.model.snapshot import LiveRunView, MasterView, PublishedSnapshot, WorkerView
 
 
@@ -11,14 +11,14 @@ def snapshot(*states: tuple[int, str], workers: tuple[WorkerView, ...] = ()) -> 
 
 def test_the_first_snapshot_is_where_it_begins() -> None:
     """A client reads the state itself; it gets no events about what was there before."""
-    changes = Changes()
+    changes = StateChanges()
     assert changes.see(snapshot((1, "running"))) == []
     assert changes.see(snapshot((1, "running"))) == []
 
 
 def test_each_state_of_a_run_is_told_once_with_the_state_before() -> None:
     """New, paused, completed: one event each, with the job for filters."""
-    changes = Changes()
+    changes = StateChanges()
     changes.see(snapshot())
     states = []
     for state in ("running", "running", "paused", "completed", "completed"):
@@ -28,7 +28,7 @@ def test_each_state_of_a_run_is_told_once_with_the_state_before() -> None:
 
 def test_a_run_whose_end_was_told_is_not_told_again_when_it_comes_back() -> None:
     """The next leader shows recently ended runs again."""
-    changes = Changes()
+    changes = StateChanges()
     changes.see(snapshot((1, "running")))
     assert len(changes.see(snapshot((1, "completed")))) == 1
     changes.see(snapshot())
@@ -36,8 +36,8 @@ def test_a_run_whose_end_was_told_is_not_told_again_when_it_comes_back() -> None
 
 
 def test_a_run_that_disappears_is_asked_about() -> None:
-    """Its end is told from the answer; while it is alive it stays missing."""
-    changes = Changes()
+    """Its end is states from the answer; while it is alive it stays missing."""
+    changes = StateChanges()
     changes.see(snapshot((1, "running")))
     assert changes.see(snapshot()) == []
     assert list(changes.missing) == [1]
@@ -50,22 +50,22 @@ def test_a_run_that_disappears_is_asked_about() -> None:
 
 def test_nodes_come_change_and_go() -> None:
     """A worker's state and drain, and its end."""
-    changes = Changes()
+    changes = StateChanges()
     changes.see(snapshot())
-    told = []
+    states = []
     for worker in (
         WorkerView(id="w1", state="ready"),
         WorkerView(id="w1", state="ready", drained=True),
         None,
     ):
         workers = (worker,) if worker is not None else ()
-        told += [change.data["state"] for change in changes.see(snapshot(workers=workers))]
-    assert told == ["ready", "drained", "gone"]
+        states += [change.data["state"] for change in changes.see(snapshot(workers=workers))]
+    assert states == ["ready", "drained", "gone"]
 
 
 def test_a_worker_beyond_the_end_of_the_snapshot_is_not_gone() -> None:
     """Of very many workers only the first are published."""
-    changes = Changes()
+    changes = StateChanges()
     w1, w2 = WorkerView(id="w1"), WorkerView(id="w2")
     changes.see(snapshot(workers=(w1, w2)))
     part = PublishedSnapshot(leader="m1", epoch=1, workers=(w2,), workers_total=2)
@@ -74,7 +74,7 @@ def test_a_worker_beyond_the_end_of_the_snapshot_is_not_gone() -> None:
 
 def test_another_leader_is_an_event() -> None:
     """With its epoch and the leader before; masters change their roles."""
-    changes = Changes()
+    changes = StateChanges()
     changes.see(PublishedSnapshot(leader="m1", epoch=1, masters=(MasterView("m2"),)))
     after = PublishedSnapshot(leader="m2", epoch=2, masters=(MasterView("m2", "leader"),))
     leader, node = changes.see(after)

@@ -54,10 +54,10 @@ def test_every_answer_has_its_error(status: int, kind: type[Exception]) -> None:
 
 def test_only_what_may_succeed_later_is_sent_again() -> None:
     """A refusal is raised at once; 503 until the patience ends."""
-    retries = calls.Retries(1.0, 100.0)
+    retries = calls.CallRetries(1.0, 100.0)
     with pytest.raises(NotFound):
         retries.pause(error_of(404, b""), 100.0)
     assert retries.pause(error_of(503, b""), 100.0) > 0
-    assert calls.Retries(9.0, 0.0).pause(error_of(429, b"", "7"), 0.0) == 7
+    assert calls.CallRetries(9.0, 0.0).pause(error_of(429, b"", "7"), 0.0) == 7
     with pytest.raises(Unavailable):
         retries.pause(error_of(503, b""), 101.0)

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from zcrawl.gateway.changes import Change
+from zcrawl.gateway.changes import StateChange
 from zcrawl.gateway.hub import EVENTS_KEPT, HEARTBEAT, STUCK_S, EventHub, Filter
 from zcrawl.gateway.services import PublishedEvent, PublishedMessage, Services
 from zcrawl.model.snapshot import LiveRunView, PublishedSnapshot
@@ -26,7 +26,7 @@ _NOBODY: Services = None  # type: ignore[assignment]  # a QuietHub never speaks 
 
 def publish(hub: EventHub, count: int, job: int = 1) -> None:
     for n in range(count):
-        hub.publish(Change("run", {"n": n}, job, 10 + job, f"job{job}"))
+        hub.publish(StateChange("run", {"n": n}, job, 10 + job, f"job{job}"))
 
 
 def ids(piece: bytes) -> list[str]:
@@ -85,13 +85,13 @@ def test_a_filter_lets_only_a_job_pass() -> None:
     publish(hub, 1, job=2)
     hub.take(PublishedMessage("m1", event=PublishedEvent("x", {"text": "hello", "run": 0})))
     hub.take(PublishedMessage("m1", missed=4))
-    wanted = {
+    expected = {
         Filter(job="2"): ["b1-2", "b1-4"],
         Filter(job="job1"): ["b1-1", "b1-4"],
         Filter(run=12): ["b1-2", "b1-4"],
         Filter(kinds=frozenset({"log"})): ["b1-3", "b1-4"],
     }
-    for event_filter, numbers in wanted.items():
+    for event_filter, numbers in expected.items():
         assert ids(asyncio.run(pieces(hub, event_filter, "b1-0"))) == numbers
 
 
@@ -123,7 +123,7 @@ def test_a_client_that_has_nothing_to_read_gets_heartbeats() -> None:
             for beats in (0, 1, 1):
                 hub.beats = beats
                 waiting = asyncio.ensure_future(reader.next_piece())
-                await asyncio.sleep(0)
+                await asyncio.wait({waiting}, timeout=0)
                 hub.wake()
                 got.append(await waiting)
             return got[1:]

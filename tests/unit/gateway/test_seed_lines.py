@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zcrawl.gateway.seed_lines import MOST_LINE, MOST_SEEDS, MOST_TEXT, BadLine, Chunk, SeedLines
+from zcrawl.gateway.seed_lines import MOST_LINE, MOST_SEEDS, MOST_TEXT, BadLine, Chunk, SeedBody
 
 
 def chunks_of(body: bytes, step: int) -> list[Chunk]:
-    lines = SeedLines()
+    lines = SeedBody()
     chunks = [
         chunk for at in range(0, len(body), step) for chunk in lines.feed(body[at : at + step])
     ]

@@ -18,7 +18,7 @@ from litestar.response import Stream
 
 from zcrawl.gateway.principals import Principal
 from zcrawl.gateway.services import Services
-from zcrawl.gateway.stream_types import FailedPage, FailedRequest, Item, ItemPage
+from zcrawl.gateway.stream_types import FailedPage, FailedRequest, ItemPage, ItemRecord
 from zcrawl.master.desk.reads import MOST_ROWS
 
 JSON_LINES: Final = "application/x-ndjson"
@@ -116,9 +116,9 @@ def _with_result(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"result": msgspec.json.decode(row["result"]) if row["result"] else None}
 
 
-def _item(row: dict[str, Any]) -> Item:
+def _item(row: dict[str, Any]) -> ItemRecord:
     """An item with its data as they were stored: they are JSON, and are not encoded again."""
-    return Item(row["id"], row["run"], msgspec.Raw(row["data"].encode()))
+    return ItemRecord(row["id"], row["run"], msgspec.Raw(row["data"].encode()))
 
 
 ROUTES: Final = (read_items, read_failed)

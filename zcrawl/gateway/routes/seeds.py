@@ -22,7 +22,7 @@ from litestar.params import HeaderParameter, Parameter
 from zcrawl.errors import RefusedError, UsageError
 from zcrawl.gateway.principals import Principal
 from zcrawl.gateway.problem import ProblemBody, ProblemError
-from zcrawl.gateway.seed_lines import BadLine, Chunk, SeedLines
+from zcrawl.gateway.seed_lines import BadLine, Chunk, SeedBody
 from zcrawl.gateway.services import Services
 from zcrawl.gateway.stream_types import SeedsAdded
 from zcrawl.model.reasons.cluster import BAD_REQUEST, RUN_ENDED
@@ -57,7 +57,7 @@ async def add_seeds(
     if not view.get("run"):
         raise RefusedError(f"job {ref!r} has no run; start one first", code=RUN_ENDED)
     sender = _Sender(services, principal, int(view["run"]), key)
-    lines = SeedLines()
+    lines = SeedBody()
     try:
         async for data in _body(request):
             for chunk in lines.feed(data):

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from zcrawl.errors import RefusedError
+from zcrawl.fetch.keyring import STORED, names_in
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.mesh.roles import KeyRole
 from zcrawl.model.people import Quotas
@@ -27,6 +28,7 @@ from zcrawl.store.queries import JobRow
 CODE: Final = "code"
 SHELL_RIGHT: Final = "shell"
 PRIVATE: Final = "private"
+FILLED: Final = ("seed", "resource")  # `${seed}` and `${resource}`: not secrets
 RIGHTS: Final = {
     CODE: "jobs with code of their own",
     SHELL_RIGHT: "jobs that run commands",
@@ -68,6 +70,25 @@ def check_rights(request: ClientRequest, spec: JobSpec) -> None:
         raise RefusedError(
             f"{request.by or 'this user'} has the role submitter without the right "
             f"{' and '.join(missing)}, which {what} need; an admin gives it with the user",
+            code=FORBIDDEN,
+        )
+
+
+def check_secrets(request: ClientRequest, spec: bytes) -> None:
+    """Raise RefusedError `forbidden` if a submitter names secrets of this machine's own user.
+
+    In the embedded form the environment's secrets are released to the hosts of a job's seeds,
+    because its jobs are those of its own user. A user of the gateway names stored secrets
+    (`secret:`), which have hosts.
+    """
+    if request.role != KeyRole.SUBMITTER:
+        return
+    names = [name for name in names_in(spec.decode()) if not name.startswith(STORED)]
+    names = [name for name in names if name not in FILLED]
+    if names:
+        raise RefusedError(
+            f"${{{names[0]}}} is a secret of the user who runs this cluster; ask an admin to store "
+            f"one with `zcrawl secret set`, and write ${{secret:{names[0]}}}",
             code=FORBIDDEN,
         )
 

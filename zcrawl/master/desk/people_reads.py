@@ -58,6 +58,8 @@ def rights_of(token: TokenRow, rights: tuple[str, ...]) -> list[str]:
 class PeopleReads:
     def check_token(self, args: Arguments) -> Query:
         digest = args.text("digest")
+        if not digest and not args.text("prefix"):
+            return ReadTokens("")  # a gateway asks whether there are any
         # What has not the form of a token is as unknown as one that was never made.
         prefix = full_prefix(args.text("prefix")) if is_digest(digest) else ""
         return CheckToken(prefix, digest)
@@ -65,6 +67,10 @@ class PeopleReads:
     def token_answer(
         self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
     ) -> dict[str, Any]:
+        if isinstance(outcome, TokenRows):
+            if outcome.rows:  # also one that was revoked: a cluster that has tokens stays closed
+                raise RefusedError("a token is needed", code=BAD_TOKEN)
+            return {"open": True}
         assert isinstance(outcome, TokenChecked)
         token, user = outcome.token, outcome.user
         if token is None or user is None or token_problem(outcome, utc):

@@ -100,6 +100,8 @@ class Submissions:
         with_shell_right(spec, self._state.shell)
         for used in (spec,) if stored is None else (spec, stored):
             ownership.check_rights(pending.request, used)
+            if self._state.vouches:  # embedded: such secrets go to the seeds' hosts
+                ownership.check_secrets(pending.request, to_json(used))
         self._state.secrets.check_lines(to_json(spec))
         utc = self._state.utc(now)
         if stored is None:
@@ -126,7 +128,8 @@ class Submissions:
                 f"job {spec.name!r} has no seeds of its own; give them again: --seeds FILE",
                 code=NO_SEEDS,
             )
-        output = self._state.outputs.settle(spec, args.get("output"))
+        by_owner = not pending.request.role
+        output = self._state.outputs.settle(spec, args.get("output"), by_owner=by_owner)
         refuse_login(output[0] if output else "")
         if args["mode"] not in ("new", "update", "again"):
             raise RefusedError(f"unknown mode {args['mode']!r}", code=BAD_REQUEST)
