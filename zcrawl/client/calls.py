@@ -1,7 +1,7 @@
 """The calls of the REST API, for both clients: what to send, and the type of the answer. Pure.
 
-`RestCall` is one request with the type of its answer. `CallRetries` decides whether a failed call is
-sent again: after connection errors, 429 and 503, always with the same Idempotency-Key.
+`RestCall` is one request with the type of its answer. `CallRetries` decides whether a failed call
+is sent again: after connection errors, 429 and 503, always with the same Idempotency-Key.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from zcrawl.text.patterns import lazy_pattern
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 MAX_PROXIES: Final = 10_000
 _REFERENCE = lazy_pattern(r"\$\{(?:secret:)?[A-Za-z0-9_]+\}")
+_ENVIRONMENT = lazy_pattern(r"\$\{([A-Za-z0-9_]+)\}")
 _ONLY_REFERENCES = lazy_pattern(r"(?:\$\{(?:secret:)?[A-Za-z0-9_]+\})+")
 # `Bearer ${T}`, `ApiKey ${ID}:${KEY}`, `sid=${S}; user="${U}"`: a scheme, names, and references.
 _SCHEME = lazy_pattern(r"[A-Za-z][A-Za-z-]{0,19}(?=\s)")
@@ -77,6 +78,11 @@ def check_secret_header(header: str, value: str, key: str) -> None:
     if _SECRET_HEADER.search(header) and not _has_only_references(value):
         raise _written_out(f"{key}, {header}", value)
     _refuse_url_password(value, f"{key}, {header}")
+
+
+def environment_secrets(text: str) -> list[str]:
+    """Return the names of `${NAME}` in a text; stored secrets and parameters have other forms."""
+    return _ENVIRONMENT.findall(text)
 
 
 def check_only_references(secret: str, where: str) -> None:

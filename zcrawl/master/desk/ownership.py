@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Final
 
 from zcrawl.errors import RefusedError
-from zcrawl.fetch.keyring import STORED, names_in
 from zcrawl.mesh.messages import ClientRequest
 from zcrawl.mesh.roles import KeyRole
 from zcrawl.model.people import Quotas
@@ -24,6 +23,7 @@ from zcrawl.model.reasons.cluster import FORBIDDEN, NOT_OWNER, QUOTA_EXCEEDED
 from zcrawl.model.spec import SHELL, JobSpec
 from zcrawl.store.access import owner_problem
 from zcrawl.store.queries import JobRow
+from zcrawl.submit.access import environment_secrets
 
 CODE: Final = "code"
 SHELL_RIGHT: Final = "shell"
@@ -83,8 +83,7 @@ def check_secrets(request: ClientRequest, spec: bytes) -> None:
     """
     if request.role != KeyRole.SUBMITTER:
         return
-    names = [name for name in names_in(spec.decode()) if not name.startswith(STORED)]
-    names = [name for name in names if name not in FILLED]
+    names = [name for name in environment_secrets(spec.decode()) if name not in FILLED]
     if names:
         raise RefusedError(
             f"${{{names[0]}}} is a secret of the user who runs this cluster; ask an admin to store "
