@@ -60,12 +60,29 @@ _LIVE, _RENEWED, _RESTART, _UNUSED = KeyUse.LIVE, KeyUse.RENEWED, KeyUse.RESTART
 _EVERYWHERE_LIVE: Final = KeyUses(_LIVE, _LIVE, _LIVE)
 _RESTART_ALL: Final = KeyUses(_RESTART, _RESTART, _RESTART)
 _RESTART_NODES: Final = KeyUses(_RESTART, _RESTART, _UNUSED)
+_RESTART_GATEWAYS: Final = KeyUses(_RESTART, _UNUSED, _RESTART)  # of their children
 _RESTART_MASTER: Final = KeyUses(_RESTART, _UNUSED, _UNUSED)
 _LIMIT: Final = KeyUses(_UNUSED, _LIVE, _LIVE)
 _OF_PROCESSES: Final = KeyUses(_UNUSED, _RENEWED, _RENEWED)
 _OF_PEOPLE: Final = KeyUses(_UNUSED, _UNUSED, _UNUSED)  # commands and consoles read it each time
 
 KEY_USES: Final[dict[str, KeyUses]] = {
+    "gateway.http": _RESTART_GATEWAYS,
+    "gateway.tls_cert": _RESTART_GATEWAYS,
+    "gateway.tls_key": _RESTART_GATEWAYS,
+    "gateway.insecure": _RESTART_GATEWAYS,
+    "gateway.rate": _RESTART_GATEWAYS,
+    "gateway.burst": _RESTART_GATEWAYS,
+    "gateway.connections": _RESTART_GATEWAYS,
+    "gateway.max_body": _RESTART_GATEWAYS,
+    "gateway.timeout": _RESTART_GATEWAYS,
+    "gateway.cors": _RESTART_GATEWAYS,
+    "gateway.jwt.keys": _RESTART_GATEWAYS,
+    "gateway.jwt.issuer": _RESTART_GATEWAYS,
+    "gateway.jwt.audience": _RESTART_GATEWAYS,
+    "gateway.jwt.algorithms": _RESTART_GATEWAYS,
+    "gateway.jwt.user_claim": _RESTART_GATEWAYS,
+    "gateway.jwt.role_claim": _RESTART_GATEWAYS,
     "worker.slots": _LIMIT,
     "worker.task_slots": _OF_PROCESSES,
     "worker.shell.any": _OF_PROCESSES,

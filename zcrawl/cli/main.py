@@ -43,7 +43,7 @@ COMMANDS: Final = {
         "zcrawl.cli.commands.daemons",
         "Run a worker of a cluster, or with --standalone a node without a master.",
     ),
-    "gateway": ("zcrawl.cli.commands.gateway", "Serve a cluster over HTTP."),
+    "gateway": ("zcrawl.cli.commands.gateway", "Serve the cluster over HTTP."),
     "submit": ("zcrawl.cli.commands.submit", "Give a job to the cluster; print its id."),
     "jobs": (JOBS, "List all jobs."),
     "job": (JOBS, "Show one job."),

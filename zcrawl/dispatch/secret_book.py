@@ -8,7 +8,7 @@ named reason. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,7 +23,9 @@ from zcrawl.model.reasons.usage import (
 )
 from zcrawl.store.commands import SecretRow
 from zcrawl.text.patterns import lazy_pattern
-from zcrawl.text.sealing import SealingKey, newest
+
+if TYPE_CHECKING:
+    from zcrawl.text.sealing import SealingKey
 
 _STORED: Final = lazy_pattern(r"\$\{secret:([A-Za-z0-9_]{1,64})\}")
 
@@ -57,6 +59,8 @@ class SecretBook:
 
     def seal(self, name: str, value: str, salt: str) -> tuple[str, str]:
         """Return the sealed value and the id of the newest key, which sealed it."""
+        from zcrawl.text.sealing import newest  # few masters have keys
+
         key = newest(self.vault.keys)
         if key is None:
             raise RefusedError(

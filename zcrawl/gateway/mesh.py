@@ -198,16 +198,16 @@ class Mesh:
             match arrival.message.body:
                 case Snapshot(data):
                     self._heard_at, self._complaint, self.snapshot = time.monotonic(), "", data
-                    self._tell(PublishedMessage(leader, snapshot=data))
+                    self._hand_out(PublishedMessage(leader, snapshot=data))
                     if leader != self._leader:
                         self._leader = leader
                         self._renewing = supervised(self._renew_line(), "new leader", self._log)
                 case Event(name, fields):
-                    self._tell(PublishedMessage(leader, event=PublishedEvent(name, fields)))
+                    self._hand_out(PublishedMessage(leader, event=PublishedEvent(name, fields)))
                 case _:
                     pass  # no other kind was subscribed to
 
-    def _tell(self, heard: PublishedMessage) -> None:
+    def _hand_out(self, heard: PublishedMessage) -> None:
         for reader in self._readers:
             reader.put(heard)
 

@@ -33,6 +33,8 @@ WHOLE: Final = "{}"  # the detail is a sentence
 TRACEBACK: Final = "Traceback (most recent call last)"
 
 EVENT_TEXTS: Final[dict[str, str]] = {
+    "gateway_line": WHOLE,
+    "gateway_error": WHOLE,
     # Nodes come and go.
     "worker_joined": WHOLE,
     "worker_left": WHOLE,

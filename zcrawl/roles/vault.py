@@ -13,7 +13,6 @@ from zcrawl.config import Config
 from zcrawl.dispatch.secret_book import Vault
 from zcrawl.errors import ConfigError
 from zcrawl.model.reasons.usage import BAD_VAULT_KEY
-from zcrawl.roles.config_references import read_secret_file
 from zcrawl.runtime.files import PRIVATE_FILE, sync_folder
 
 KEY_BYTES = 32
@@ -30,6 +29,8 @@ def read_vault(config: Config, *, private: bool) -> Vault:
 
     if vault.key:
         return Vault(parse_keys(vault.key, "vault.key"), private)
+    from zcrawl.roles.config_references import read_secret_file
+
     path = Path(vault.key_file).expanduser().absolute()
     shown = f"vault.key_file {path}"
     return Vault(parse_keys(read_secret_file(path, shown), shown), private)
@@ -52,6 +53,8 @@ def add_key(path: Path) -> str:
 
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     if path.exists():
+        from zcrawl.roles.config_references import read_secret_file
+
         parse_keys(read_secret_file(path.absolute(), str(path)), str(path))
     key = os.urandom(KEY_BYTES).hex()
     try:

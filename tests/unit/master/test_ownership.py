@@ -19,10 +19,12 @@ from zcrawl.model.spec import (
     SHELL,
     Fetch,
     JobSpec,
+    OutputSpec,
     Politeness,
     ShellTask,
     SpiderCode,
 )
+from zcrawl.submit.output_rights import OutputRights
 
 SEEDS = ["http://a.test/"]
 
@@ -138,3 +140,19 @@ def test_jobs_are_listed_by_owner() -> None:
     assert listed("me", "bob") == ["b"]
     assert listed("me", "eve") == listed("me", "") == listed("nobody", "ann") == []
     assert listed("", "eve") == ["a", "b", "c"]
+
+
+def test_a_user_of_a_gateway_is_not_the_machines_own_user() -> None:
+    """On one machine, its own user may write to S3 and use secrets of the environment. Users who
+    come through a gateway may do neither."""
+    remote = spec(output=OutputSpec(to=("s3://bucket/x.jsonl",)))
+    secret = spec(fetch=Fetch(headers={"x-key": "${API}"}))
+    story = LeaderStory().elect()
+    story.leader.state.vouches = True
+    story.leader.state.outputs = OutputRights(owner=True)
+    for role in (KeyRole.SUBMITTER, KeyRole.OPERATOR):
+        assert submit(story, remote, role).data["code"] == "path_not_allowed"
+    assert submit(story, remote, "").ok
+    refused = submit(story, secret)
+    assert (refused.data["code"], "${API}" in refused.data["message"]) == ("forbidden", True)
+    assert submit(story, secret, "").ok

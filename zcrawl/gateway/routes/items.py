@@ -20,6 +20,7 @@ from zcrawl.gateway.principals import Principal
 from zcrawl.gateway.services import Services
 from zcrawl.gateway.stream_types import FailedPage, FailedRequest, ItemPage, ItemRecord
 from zcrawl.master.desk.reads import MOST_ROWS
+from zcrawl.model.formats import JSONL
 
 JSON_LINES: Final = "application/x-ndjson"
 Run = Annotated[int, Parameter(ge=1, le=2**63 - 1, description="number of a run")]
@@ -77,7 +78,7 @@ async def read_failed(
 
 
 def _wants_lines(request: Request[Any, Any, State], form: str) -> bool:
-    return form == "jsonl" or (not form and JSON_LINES in request.headers.get("accept", ""))
+    return form == JSONL or (not form and JSON_LINES in request.headers.get("accept", ""))
 
 
 async def _item_lines(

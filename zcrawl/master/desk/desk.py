@@ -8,7 +8,7 @@ commit (G1). A request id that was answered before is answered again, without a 
 from __future__ import annotations
 
 import functools
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
@@ -27,10 +27,8 @@ from zcrawl.master.desk.operation import (
     Repeat,
 )
 from zcrawl.master.desk.operations import find
-from zcrawl.master.desk.people import People
 from zcrawl.master.desk.replies import OpenRequests, Pending
 from zcrawl.master.desk.run_actions import RunActions
-from zcrawl.master.desk.secret_actions import SecretActions
 from zcrawl.master.desk.submissions import Submissions
 from zcrawl.master.desk.views import DeskViews, balance_view
 from zcrawl.master.events import Ask, Execute, MasterEffects, Note, StepDown
@@ -76,6 +74,10 @@ from zcrawl.store.queries import (
     TokenChecked,
 )
 
+if TYPE_CHECKING:
+    from zcrawl.master.desk.people import People
+    from zcrawl.master.desk.secret_actions import SecretActions
+
 
 class Desk:
     def __init__(self, state: LeaderState) -> None:
@@ -85,10 +87,20 @@ class Desk:
         self._intents = Intents(state)
         self._waiting: dict[str, Pending] = {}  # for a worker that may still say HELLO
         self._views = DeskViews(state)
-        self.secrets: SecretActions = SecretActions(state, self._requests)
         self.submissions: Submissions = Submissions(state, self._requests)
         self.run_actions: RunActions = RunActions(state, self._intents, self._requests)
-        self.people: People = People(state, self._requests, self.audit)
+
+    @functools.cached_property
+    def secrets(self) -> SecretActions:
+        from zcrawl.master.desk.secret_actions import SecretActions  # few leaders need it
+
+        return SecretActions(self._state, self._requests)
+
+    @functools.cached_property
+    def people(self) -> People:
+        from zcrawl.master.desk.people import People  # likewise
+
+        return People(self._state, self._requests, self.audit)
 
     def ask(
         self, client: bytes, request: ClientRequest, now: float, effects: MasterEffects

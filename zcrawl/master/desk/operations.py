@@ -498,7 +498,6 @@ declare(
     handler=LeaderAction(lambda desk: desk.people.create_token),
     answer="token: its view, without anything secret",
     audited=True,
-    own=True,
 )
 declare(
     "token_revoke",
@@ -508,7 +507,6 @@ declare(
     handler=LeaderAction(lambda desk: desk.people.revoke_token),
     answer="token, changed",
     audited=True,
-    own=True,
 )
 declare(
     "audit",
