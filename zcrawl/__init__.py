@@ -16,8 +16,10 @@ The way of one URL, and the package that does each step:
 
 Around them: `model` has the types that all share, `text` the rules for text that people write,
 `coord` elects the leader, `store` has the database, `outputs` and `blobs` write files, `telemetry`
-prepares what users see of a run. `roles` connects them to processes (`runtime`), `cli` has the
-commands, `testing` the simulated cluster, `demo` a site to crawl.
+prepares what users see of a run. `schedule` says when jobs start by themselves, `standalone` which
+share a node without a master has. `gateway` serves HTTP, `client` is for programs that use it.
+`roles` connects them to processes (`runtime`), `cli` has the commands, `testing` the simulated
+cluster, `demo` a site to crawl.
 
 Whether a module does I/O is a property of its folder: tests/architecture/rules.py has the list.
 Start reading with docs/architecture.md.
