@@ -39,7 +39,9 @@ from zcrawl.model.host import Manner
 from zcrawl.model.process_name import ProcessName
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.rows import NO_HOST, QueuedRow
+from zcrawl.model.states import NodeState
 
+SUSPECT_LOOK_S = 1.0  # between two looks of a host whose only workers are suspect
 LONG_WAIT_S = 5.0  # a wait beyond the host's pace that counts as a long one
 
 
@@ -345,6 +347,8 @@ class Planner:
         if not self.granter.dirty:
             return
         usable = [worker for worker in self.roster.workers.values() if worker.usable]
+        # A suspect worker that speaks again changes no host, so hosts without an owner look for it.
+        awaited = any(worker.state is NodeState.SUSPECT for worker in self.roster.workers.values())
         is_choosy = self.candidates.is_choosy(usable)
         dirty, self.granter.dirty = self.granter.dirty, {}
         for host_id in dirty:
@@ -361,6 +365,8 @@ class Planner:
                 self.wake(host.id)
             if result.look_again_at < math.inf:
                 self._due.push(host, result.look_again_at)
+            elif awaited and not host.parts and not result.owners:
+                self._due.push(host, now + SUSPECT_LOOK_S)
 
     def _dispatch(self, host: HostState, now: float) -> None:
         """Send one request of the host if nothing forbids it, and put it into the heap again."""
